@@ -1,0 +1,35 @@
+# captiond: everything a newcomer needs. `make demo` and `make test` create .venv by themselves.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: demo run test test-fast lint clean
+
+demo: $(INSTALLED) ## Start the daemon, stream the sample through it, show captions, stop
+	$(BIN)/python -m daemon demo
+
+run: $(INSTALLED) ## Start the service with the bundled model on ws://127.0.0.1:8765
+	$(BIN)/captiond serve
+
+test: $(INSTALLED) ## Every test: the fast tier, then the one with real weights
+	$(BIN)/python -m pytest -q -m "not real"
+	$(BIN)/python -m pytest -q -m real
+
+test-fast: $(INSTALLED) ## The tier without models: seconds
+	$(BIN)/python -m pytest -q -m "not real"
+
+lint: $(INSTALLED) ## Style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade "pip>=25.1" "setuptools>=77"
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[daemon,mic,models,bench]" --group dev
+	touch $@
+
+clean: ## Remove what was built
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

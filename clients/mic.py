@@ -1,0 +1,297 @@
+"""`captiond mic`: live captions of a microphone.
+
+Owns the audio device, and nothing else: sessions, options and output are those of `captiond file`.
+sounddevice is imported when the verb runs, so that captiond installs without PortAudio.
+
+Each opening of the device is one session: a microphone that is unplugged ends it, which gives the
+pending finals; one that comes back, perhaps in another format, begins the next.
+"""
+
+import argparse
+import asyncio
+import importlib
+import math
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from itertools import chain, repeat
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from clients.file import Interrupt, add_caption_arguments, caption, run_verb, start_of
+from clients.stream import Captions, StreamError
+from clients.subtitles import METER_FLOOR_DB, Screen
+from streaming.protocol import SAMPLE_RATE, ProtocolError
+
+SUMMARY = "caption a microphone, live"
+NAME = "captiond mic"
+
+BLOCK_S = 0.05
+PATIENCE_S = 2.0  # without sound from the device, or with its errors alone, until it counts as lost
+QUEUE_S = 30.0  # sound that may wait for a daemon that does not keep up
+BACKOFF_S = (0.5, 1.0, 2.0, 5.0)  # between attempts to reopen; the last one repeats
+MOST_CHANNELS = 16  # what `start` admits
+NO_DEVICE = 2  # exit status
+
+
+class DeviceError(Exception):
+    """No usable microphone; the text says why and lists the devices there are."""
+
+
+class DeviceLostError(Exception):
+    """The microphone stopped delivering."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """An input device as PortAudio knows it, and the format to open it with."""
+
+    index: int
+    name: str
+    rate: int
+    channels: int
+
+
+def inputs(sounddevice: Any) -> list[dict[str, Any]]:
+    """What sounddevice tells about each device that records. Raises DeviceError."""
+    try:
+        return [info for info in sounddevice.query_devices() if info["max_input_channels"] > 0]
+    except sounddevice.PortAudioError as error:
+        raise DeviceError(f"the sound system does not answer: {error}") from error
+
+
+def listing(sounddevice: Any) -> str:
+    """The input devices, one a line, the default one with a star. Raises DeviceError."""
+    default = sounddevice.default.device[0]
+    lines = [
+        f"{'*' if info['index'] == default else ' '} {info['index']:3}  {info['name']}"
+        f"  ({info['default_samplerate']:.0f} Hz, channels: {info['max_input_channels']})"
+        for info in inputs(sounddevice)
+    ]
+    return "\n".join(lines) or "    (none)"
+
+
+def choose(sounddevice: Any, wanted: str | None) -> Device:
+    """The device of that number, name or part of a name, or the default; and a format it takes.
+
+    16 kHz mono where the device can, else its own rate, else all its channels. Raises DeviceError.
+    """
+    info = _find(sounddevice, wanted)
+    native, most = int(info["default_samplerate"]), min(info["max_input_channels"], MOST_CHANNELS)
+    for rate, channels in ((SAMPLE_RATE, 1), (native, 1), (SAMPLE_RATE, most), (native, most)):
+        try:
+            sounddevice.check_input_settings(
+                device=info["index"], channels=channels, dtype="int16", samplerate=rate
+            )
+        except sounddevice.PortAudioError:
+            continue
+        return Device(info["index"], info["name"], rate, channels)
+    raise _unusable(
+        sounddevice, f"{info['name']} takes neither {SAMPLE_RATE} Hz nor {native} Hz; is it in use?"
+    )
+
+
+def _find(sounddevice: Any, wanted: str | None) -> dict[str, Any]:
+    devices = inputs(sounddevice)
+    if wanted is None:
+        default = sounddevice.default.device[0]
+        found = [info for info in devices if info["index"] == default]
+        complaint = "there is no default microphone; choose one with --device"
+    elif wanted.isdecimal():
+        found = [info for info in devices if info["index"] == int(wanted)]
+        complaint = f"device {wanted} is no microphone"
+    else:
+        name = wanted.lower()
+        exact = [info for info in devices if info["name"].lower() == name]
+        found = exact[:1] or [info for info in devices if name in info["name"].lower()]
+        complaint = f"{'several microphones are' if found else 'no microphone is'} called {wanted}"
+    if len(found) != 1:
+        raise _unusable(sounddevice, complaint)
+    return found[0]
+
+
+def _unusable(sounddevice: Any, complaint: str) -> DeviceError:
+    return DeviceError(f"{complaint}\ndevices that record:\n{listing(sounddevice)}")
+
+
+class Microphone:
+    """An open device, from construction to `with`'s end: 16-bit blocks in order, watched for loss.
+
+    tell: gets a line when sound was lost. Raises DeviceError where the device does not open.
+    """
+
+    def __init__(self, sounddevice: Any, wanted: str | None, tell: Callable[[str], None]) -> None:
+        self.device = choose(sounddevice, wanted)
+        self._tell = tell
+        self._loop = asyncio.get_running_loop()
+        self._queue: asyncio.Queue[tuple[bytes, str]] = asyncio.Queue(round(QUEUE_S / BLOCK_S))
+        self._dropped = 0  # bytes, since it was last told
+        self._failing_s = 0.0  # how much sound has come with nothing but errors
+        try:
+            self._stream = sounddevice.RawInputStream(
+                device=self.device.index,
+                samplerate=self.device.rate,
+                channels=self.device.channels,
+                dtype="int16",
+                blocksize=round(self.device.rate * BLOCK_S),
+                callback=self._called_back,
+            )
+            with ExitStack() as undo:
+                undo.callback(self._stream.close)
+                self._stream.start()
+                undo.pop_all()  # it runs: `with` closes it
+        except sounddevice.PortAudioError as error:
+            raise _unusable(sounddevice, f"{self.device.name} does not open: {error}") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # May wait for a device that has gone. The session is over by now: nobody waits with us.
+        self._stream.close()
+
+    async def feed(self, captions: Captions, screen: Screen) -> None:
+        """Send all that the device records. Raises DeviceLostError when it falls silent."""
+        try:
+            while True:
+                block = await self._next()
+                screen.level(loudness(block))
+                await captions.send(block)
+        finally:
+            screen.level(None)
+
+    async def _next(self) -> bytes:
+        try:
+            block, trouble = await asyncio.wait_for(self._queue.get(), PATIENCE_S)
+        except TimeoutError:
+            raise DeviceLostError(f"{self.device.name} delivers no sound any more") from None
+        if self._dropped:
+            self._tell(f"{self._seconds(self._dropped):.2f} s lost: the daemon does not keep up")
+            self._dropped = 0
+        if trouble and not self._failing_s:
+            self._tell(f"{self.device.name} reports {trouble}")
+        self._failing_s = self._failing_s + self._seconds(len(block)) if trouble else 0.0
+        if self._failing_s >= PATIENCE_S:
+            raise DeviceLostError(f"{self.device.name} reports nothing but {trouble}")
+        return block
+
+    def _called_back(self, sound: Any, _frames: int, _time: Any, status: Any) -> None:
+        """On PortAudio's thread, where nothing may wait: hand over and return."""
+        self._loop.call_soon_threadsafe(self._take, bytes(sound), str(status) if status else "")
+
+    def _take(self, block: bytes, trouble: str) -> None:
+        try:
+            self._queue.put_nowait((block, trouble))
+        except asyncio.QueueFull:
+            self._dropped += len(block)
+
+    def _seconds(self, size: int) -> float:
+        return size / (2 * self.device.channels * self.device.rate)
+
+
+def loudness(block: bytes) -> float:
+    """The level of 16-bit samples in dBFS; silence is the floor of the meter."""
+    samples = np.frombuffer(block, np.int16).astype(np.float32) / 32768
+    power = float(np.mean(samples**2)) if samples.size else 0.0
+    return max(10 * math.log10(power), METER_FLOOR_DB) if power > 0 else METER_FLOOR_DB
+
+
+async def _listen(sounddevice: Any, args: argparse.Namespace, screen: Screen) -> int:
+    """Session after session until the user interrupts, which is success. The exit status."""
+    with Interrupt() as interrupt:
+        try:
+            microphone: Microphone | None = Microphone(sounddevice, args.device, screen.tell)
+        except DeviceError as error:
+            screen.tell(str(error))
+            return NO_DEVICE
+        while microphone is not None:
+            try:
+                await _session(microphone, args, screen, interrupt)
+                break
+            except DeviceLostError as error:
+                screen.tell(f"{error}; waiting for it to come back")
+            except (StreamError, ProtocolError) as error:
+                screen.tell(str(error))
+                return 1
+            # A number may mean another device by then; the name stays.
+            again = args.device and microphone.device.name
+            microphone = await _reopen(sounddevice, again, screen, interrupt)
+        return 1 if screen.troubles else 0
+
+
+async def _session(
+    microphone: Microphone, args: argparse.Namespace, screen: Screen, interrupt: Interrupt
+) -> None:
+    device = microphone.device
+
+    async def feed(captions: Captions) -> None:
+        screen.tell(f"listening to {device.name} at {device.rate} Hz; Ctrl-C ends")
+        await microphone.feed(captions, screen)
+
+    with microphone:
+        start = start_of(args, screen, "s16le", device.rate, device.channels)
+        await caption(args.url, start, feed, screen, interrupt)
+
+
+async def _reopen(
+    sounddevice: Any, wanted: str | None, screen: Screen, interrupt: Interrupt
+) -> Microphone | None:
+    """Try at growing intervals until the device is back; None if the user interrupts first."""
+    for pause in chain(BACKOFF_S, repeat(BACKOFF_S[-1])):
+        with suppress(TimeoutError):
+            await asyncio.wait_for(interrupt.requested.wait(), pause)
+        if interrupt.requested.is_set():
+            break
+        with suppress(DeviceError):
+            _look_again(sounddevice)
+            return Microphone(sounddevice, wanted, screen.tell)
+    return None
+
+
+def _look_again(sounddevice: Any) -> None:
+    """PortAudio lists the devices once, when it is initialised."""
+    with suppress(sounddevice.PortAudioError):  # it was not running: the last attempt failed
+        sounddevice._terminate()  # noqa: SLF001 - sounddevice has no other way to list devices anew
+    try:
+        sounddevice._initialize()  # noqa: SLF001 - as above
+    except sounddevice.PortAudioError as error:
+        raise DeviceError(f"the sound system does not answer: {error}") from error
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The verb's options."""
+    parser.add_argument("--device", metavar="NAME", help="number, name or part of a name")
+    parser.add_argument("--list-devices", action="store_true", help="show what can record, and end")
+    add_caption_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Caption until Ctrl-C. 0; 1 if anything failed; 2 without a usable microphone."""
+    try:
+        sounddevice = importlib.import_module("sounddevice")
+    except (ModuleNotFoundError, OSError) as error:  # OSError: sounddevice without its library
+        sys.stderr.write(
+            f"{NAME}: needs PortAudio ({error}): install the system package libportaudio2, "
+            "and captiond[mic]\n"
+        )
+        return 1
+    if args.list_devices:
+        try:
+            sys.stdout.write(f"{listing(sounddevice)}\n")
+        except DeviceError as error:
+            sys.stderr.write(f"{NAME}: {error}\n")
+            return NO_DEVICE
+        return 0
+
+    async def verb(args: argparse.Namespace, screen: Screen) -> int:
+        return await _listen(sounddevice, args, screen)
+
+    return run_verb(NAME, args, verb)

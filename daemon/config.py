@@ -1,0 +1,187 @@
+"""The daemon's settings: one frozen `Config`, checked once, from file, environment and flags.
+
+Nothing here starts, opens or measures anything. A key exists in exactly one place, the fields of
+`Config`: the flags, the variables, the help texts and the error messages are generated from it.
+
+Later wins: defaults, then the TOML file (`--config FILE` or CAPTIOND_CONFIG), then the variables
+CAPTIOND_<KEY>, then the flags --key. Whatever is wrong names the key, where it came from and what
+is accepted there.
+"""
+
+import argparse
+import difflib
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+import msgspec
+from msgspec import Meta, Struct
+
+from streaming.segmenter import Settings
+
+ENVIRONMENT_PREFIX = "CAPTIOND_"
+# Not keys of `Config`: the file to read, and the address that the clients of this package call.
+OTHER_VARIABLES = frozenset({"CAPTIOND_CONFIG", "CAPTIOND_URL"})
+
+_STREAMING = Settings()  # the streaming room knows its best defaults
+
+Text = Annotated[str, Meta(min_length=1)]
+
+
+class ConfigError(ValueError):
+    """A setting is wrong; the message is a full sentence that says which, where and what to do."""
+
+
+class Config(Struct, frozen=True, kw_only=True):
+    """Everything that can be set, with its default, its bounds and its unit."""
+
+    host: Annotated[Text, Meta(description="address to listen on")] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65_535, description="TCP port; 0 takes a free one")] = 8765
+    model: Annotated[
+        Text, Meta(description="short name, directory or hub id (see `captiond models`)")
+    ] = "base"
+    device: Annotated[
+        Literal["auto", "cpu", "cuda"], Meta(description="where to compute; auto prefers cuda")
+    ] = "auto"
+    threads: Annotated[
+        int, Meta(ge=0, le=1024, description="CPU threads; 0 is one for each physical core")
+    ] = 0
+    slots: Annotated[int, Meta(ge=1, le=96, description="utterances decoded side by side")] = 4
+    max_sessions: Annotated[
+        int, Meta(ge=1, le=10_000, description="sessions served at once; more get HTTP 503")
+    ] = 16
+    max_frame_bytes: Annotated[
+        int, Meta(ge=1024, le=2**26, description="largest websocket frame taken, in bytes")
+    ] = 2**20
+    max_buffered_seconds: Annotated[
+        float,
+        Meta(ge=1.0, le=3600.0, description="audio awaiting finals beyond which reading pauses"),
+    ] = 60.0
+    start_timeout_seconds: Annotated[
+        float, Meta(ge=0.1, le=600.0, description="how long a client may take to send `start`")
+    ] = 10.0
+    shutdown_seconds: Annotated[
+        float, Meta(ge=0.0, le=3600.0, description="how long a stop waits for pending finals")
+    ] = 30.0
+    endpoint_silence_ms: Annotated[
+        int, Meta(ge=200, le=10_000, description="silence that ends an utterance")
+    ] = _STREAMING.endpoint_silence_ms
+    partial_interval_ms: Annotated[
+        int, Meta(ge=100, le=10_000, description="new audio between two partials")
+    ] = _STREAMING.partial_interval_ms
+    minimum_speech_ms: Annotated[
+        int, Meta(ge=30, le=1_000, description="speech shorter than this is taken for noise")
+    ] = _STREAMING.minimum_speech_ms
+    vad_mode: Annotated[
+        int, Meta(ge=0, le=3, description="voice detection: 0 hears the most, 3 rejects the most")
+    ] = _STREAMING.vad_mode
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], Meta(description="least severe line logged")
+    ] = "info"
+
+
+KEYS = {field.name: field for field in msgspec.structs.fields(Config)}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """One flag for each key of `Config`, and --config. Flags not given leave no attribute."""
+    parser.add_argument(
+        "--config", metavar="FILE", default=argparse.SUPPRESS, help="TOML file of these keys"
+    )
+    for key, field in KEYS.items():
+        parser.add_argument(
+            _flag(key),
+            metavar=key.rpartition("_")[2].upper(),
+            default=argparse.SUPPRESS,
+            help=f"{_meta(key).description}: {_accepted(key)} (default: {field.default})",
+        )
+
+
+def read(flags: Mapping[str, str], environment: Mapping[str, str]) -> Config:
+    """The settings in force.
+
+    flags: what `add_arguments` parsed, by key; names that are no key are not ours and are ignored.
+    environment: the whole environment; variables without our prefix are ignored.
+    Raises ConfigError for an unknown key or variable, a wrong value, or a file that is not there
+    or is no TOML.
+    """
+    values: dict[str, Any] = {}
+    file = flags.get("config", environment.get("CAPTIOND_CONFIG"))
+    if file is not None:
+        values.update(_from_file(Path(file)))
+    values.update(_from_environment(environment))
+    for key in KEYS.keys() & flags.keys():
+        values[key] = _convert(key, flags[key], _flag(key), strict=False)
+    return Config(**values)
+
+
+def bounds(key: str) -> tuple[float, float]:
+    """Least and greatest value of a key that is a number."""
+    meta = _meta(key)
+    assert meta.ge is not None
+    assert meta.le is not None
+    return meta.ge, meta.le
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read the configuration {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from None
+    for key in table:
+        if key not in KEYS:
+            raise ConfigError(_unknown(f"key {key!r} in {path}", key, list(KEYS)))
+    return {
+        key: _convert(key, value, f"{key} in {path}", strict=True) for key, value in table.items()
+    }
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    values = {}
+    variables = {ENVIRONMENT_PREFIX + key.upper(): key for key in KEYS}
+    for variable, value in environment.items():
+        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in OTHER_VARIABLES:
+            continue
+        if variable not in variables:
+            raise ConfigError(_unknown(f"variable {variable}", variable, list(variables)))
+        key = variables[variable]
+        values[key] = _convert(key, value, variable, strict=False)
+    return values
+
+
+def _convert(key: str, value: object, origin: str, *, strict: bool) -> Any:
+    """`value` in the type of `key`. strict: TOML has types of its own, text from a shell has not."""
+    try:
+        return msgspec.convert(value, KEYS[key].type, strict=strict)
+    except msgspec.ValidationError:
+        raise ConfigError(f"{origin} is {value!r}; accepted is {_accepted(key)}") from None
+
+
+def _unknown(what: str, name: str, accepted: list[str]) -> str:
+    close = difflib.get_close_matches(name, accepted, n=1)
+    guess = f" (did you mean {close[0]}?)" if close else ""
+    return f"unknown {what}{guess}; accepted are {', '.join(accepted)}"
+
+
+def _accepted(key: str) -> str:
+    kind = (get_args(KEYS[key].type) or (KEYS[key].type,))[0]
+    if kind is str:
+        return "a text that is not empty"
+    if kind in (int, float):
+        low, high = bounds(key)
+        return f"{'a whole number' if kind is int else 'a number'} from {low} to {high}"
+    return "one of " + ", ".join(get_args(kind))
+
+
+def _meta(key: str) -> Meta:
+    """The Meta with description and bounds: the last one; those of `Text` come before it."""
+    meta = get_args(KEYS[key].type)[-1]
+    assert isinstance(meta, Meta)
+    return meta
+
+
+def _flag(key: str) -> str:
+    return "--" + key.replace("_", "-")

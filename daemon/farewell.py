@@ -1,0 +1,46 @@
+"""How a connection may end: close code and reason (RFC 6455, 7.4), and what is said before.
+
+Only what the daemon itself decides; a frame above the limit is closed by the websocket layer.
+"""
+
+from dataclasses import dataclass
+
+from streaming.protocol import Error
+
+
+@dataclass(frozen=True, slots=True)
+class Farewell:
+    """How a connection ends: websocket close code and reason, after `error`, if there is one."""
+
+    code: int
+    reason: str
+    error: Error | None = None
+
+
+NORMAL = Farewell(1000, "")
+SHUTTING_DOWN = Farewell(
+    1001,
+    "the daemon is shutting down",
+    Error(
+        code="shutting_down",
+        message="the daemon is shutting down; all that was spoken has been sent; connect again soon",
+        fatal=True,
+    ),
+)
+OVERDUE = Farewell(
+    1008,
+    "no start message in time",
+    Error(code="bad_order", message="no start message came in time", fatal=True),
+)
+INTERNAL = Farewell(
+    1011,
+    "internal error",
+    Error(code="internal", message="a fault of the daemon; its log has the details", fatal=True),
+)
+
+
+def too_many_errors(count: int) -> Farewell:
+    """For a client that got `count` things wrong."""
+    message = f"{count} errors are too many: see the messages before this one"
+    error = Error(code="bad_message", message=message, fatal=True)
+    return Farewell(1008, "too many protocol errors", error)

@@ -1,0 +1,258 @@
+"""Whisper's encoder and decoder over static caches, with a mask by absolute position.
+
+Computes what `transformers.WhisperForConditionalGeneration` computes, but for many rows with
+lengths of their own: a pass takes any number of new tokens per row, each attends to the cached
+positions up to its own, and rolling back is forgetting positions. (Causal masks aligned to the
+top left, as in Whisper's own attention, cannot verify several tokens after a cached prefix.)
+This file knows no tokens, no requests and no checkpoint formats.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import WhisperConfig
+
+_EPSILON = 1e-5  # of the layer norms
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """Keys and values of every slot, allocated once.
+
+    self_keys, self_values: [layers, slots, heads, positions, head width].
+    cross_keys, cross_values: [layers, slots, heads, encoder states, head width].
+    """
+
+    self_keys: Tensor
+    self_values: Tensor
+    cross_keys: Tensor
+    cross_values: Tensor
+
+    @classmethod
+    def allocate(
+        cls, config: WhisperConfig, slots: int, device: torch.device, dtype: torch.dtype
+    ) -> "Cache":
+        """Zeros for `slots` utterances. Raises torch.OutOfMemoryError where they do not fit."""
+        heads = config.decoder_attention_heads
+        width = config.d_model // heads
+
+        def zeros(positions: int) -> Tensor:
+            shape = (config.decoder_layers, slots, heads, positions, width)
+            return torch.zeros(shape, device=device, dtype=dtype)
+
+        positions, states = config.max_target_positions, config.max_source_positions
+        return cls(zeros(positions), zeros(positions), zeros(states), zeros(states))
+
+    def rows(self, first: int, last: int) -> "Cache":
+        """The same memory, restricted to slots first … last - 1."""
+        return Cache(
+            self.self_keys[:, first:last],
+            self.self_values[:, first:last],
+            self.cross_keys[:, first:last],
+            self.cross_values[:, first:last],
+        )
+
+    def move(self, source: int, target: int) -> None:
+        """Copy slot `source` over slot `target`."""
+        for tensor in (self.self_keys, self.self_values, self.cross_keys, self.cross_values):
+            tensor[:, target].copy_(tensor[:, source])
+
+    @property
+    def bytes(self) -> int:
+        """Memory that the cache holds."""
+        tensors = (self.self_keys, self.self_values, self.cross_keys, self.cross_values)
+        return sum(tensor.nbytes for tensor in tensors)
+
+
+class Attention(nn.Module):
+    """Self-attention; q, k and v are one product."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+
+    def split(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """[rows, n, width] → q, k, v: [rows, n, heads, head width]."""
+        rows, n, _ = x.shape
+        q, k, v = self.qkv(x).view(rows, n, 3, self.heads, -1).unbind(2)
+        return q, k, v
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        """q: [rows, heads, n, head width]; k, v: [rows, heads, m, head width]; mask True = seen."""
+        mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        out: Tensor = self.out(mixed.transpose(1, 2).flatten(2))
+        return out
+
+
+class CrossAttention(nn.Module):
+    """Attention from text to the encoder's states; k and v are one product."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.q = nn.Linear(width, width)
+        self.kv = nn.Linear(width, 2 * width)
+        self.out = nn.Linear(width, width)
+
+    def project(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """[rows, m, width] → k, v: [rows, heads, m, head width]."""
+        rows, m, _ = states.shape
+        k, v = self.kv(states).view(rows, m, 2, self.heads, -1).permute(2, 0, 3, 1, 4)
+        return k, v
+
+    def forward(self, x: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        """x: [rows, n, width]; k, v as `project` gives them."""
+        rows, n, _ = x.shape
+        q = self.q(x).view(rows, n, self.heads, -1).transpose(1, 2)
+        mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        out: Tensor = self.out(mixed.transpose(1, 2).flatten(2))
+        return out
+
+
+class EncoderLayer(nn.Module):
+    """One pre-norm block without a mask: acoustic states all see each other."""
+
+    def __init__(self, config: WhisperConfig) -> None:
+        super().__init__()
+        width = config.d_model
+        self.attention_norm = nn.LayerNorm(width, eps=_EPSILON)
+        self.attention = Attention(width, config.encoder_attention_heads)
+        self.mlp_norm = nn.LayerNorm(width, eps=_EPSILON)
+        self.mlp_in = nn.Linear(width, config.encoder_ffn_dim)
+        self.mlp_out = nn.Linear(config.encoder_ffn_dim, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[rows, states, width] → the same."""
+        q, k, v = (part.transpose(1, 2) for part in self.attention.split(self.attention_norm(x)))
+        x = x + self.attention.attend(q, k, v, mask=None)
+        out: Tensor = x + self.mlp_out(functional.gelu(self.mlp_in(self.mlp_norm(x))))
+        return out
+
+
+class Encoder(nn.Module):
+    """Log-mel to acoustic states."""
+
+    def __init__(self, config: WhisperConfig) -> None:
+        super().__init__()
+        width = config.d_model
+        self.conv1 = nn.Conv1d(config.num_mel_bins, width, 3, padding=1)
+        self.conv2 = nn.Conv1d(width, width, 3, stride=2, padding=1)
+        self.positions = nn.Parameter(torch.empty(config.max_source_positions, width))
+        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
+        self.norm = nn.LayerNorm(width, eps=_EPSILON)
+
+    def forward(self, mel: Tensor) -> Tensor:
+        """[rows, bins, 2 * states] → [rows, states, width].
+
+        Fewer states than 1,500 are a window shorter than Whisper's 30 s.
+        """
+        x = functional.gelu(self.conv2(functional.gelu(self.conv1(mel)))).transpose(1, 2)
+        x = x + self.positions[: x.shape[1]]
+        for layer in self.layers:
+            x = layer(x)
+        out: Tensor = self.norm(x)
+        return out
+
+
+class DecoderLayer(nn.Module):
+    """The weights of one block; `Decoder.forward` runs it over its layer of the cache."""
+
+    def __init__(self, config: WhisperConfig) -> None:
+        super().__init__()
+        width, heads = config.d_model, config.decoder_attention_heads
+        self.attention_norm = nn.LayerNorm(width, eps=_EPSILON)
+        self.attention = Attention(width, heads)
+        self.cross_norm = nn.LayerNorm(width, eps=_EPSILON)
+        self.cross = CrossAttention(width, heads)
+        self.mlp_norm = nn.LayerNorm(width, eps=_EPSILON)
+        self.mlp_in = nn.Linear(width, config.decoder_ffn_dim)
+        self.mlp_out = nn.Linear(config.decoder_ffn_dim, width)
+
+
+class Decoder(nn.Module):
+    """Tokens to hidden states, reading and writing a `Cache`."""
+
+    def __init__(self, config: WhisperConfig) -> None:
+        super().__init__()
+        width = config.d_model
+        self.embedding = nn.Embedding(config.vocab_size, width)
+        self.positions = nn.Parameter(torch.empty(config.max_target_positions, width))
+        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        self.norm = nn.LayerNorm(width, eps=_EPSILON)
+
+    def forward(
+        self, tokens: Tensor, lengths: Tensor, states: Tensor, cache: Cache, reach: int, heard: int
+    ) -> Tensor:
+        """One pass over `n` new tokens a row → normalised hidden states [rows, n, width].
+
+        tokens: [rows, n] int64. lengths: [rows] int64, cached positions before the first of them;
+        their own keys and values are written behind those. states: [rows] int64, valid encoder
+        states. cache: exactly these rows. reach, heard: how many cached positions and encoder
+        states attention looks at; static bounds, at least max(lengths) + n and max(states).
+        """
+        positions = lengths[:, None] + torch.arange(tokens.shape[1], device=tokens.device)
+        x = self.embedding(tokens) + self.positions[positions]
+        # [rows, 1, n, reach]: every token sees the absolute positions up to its own.
+        past = torch.arange(reach, device=tokens.device) <= positions[:, None, :, None]
+        # [rows, 1, 1, heard]
+        audible = torch.arange(heard, device=tokens.device) < states[:, None, None, None]
+        rows = torch.arange(tokens.shape[0], device=tokens.device)[:, None]
+        for index, layer in enumerate(self.layers):
+            assert isinstance(layer, DecoderLayer)
+            keys, values = cache.self_keys[index], cache.self_values[index]
+            q, k, v = layer.attention.split(layer.attention_norm(x))
+            keys[rows, :, positions] = k
+            values[rows, :, positions] = v
+            x = x + layer.attention.attend(
+                q.transpose(1, 2), keys[:, :, :reach], values[:, :, :reach], past
+            )
+            x = x + layer.cross(
+                layer.cross_norm(x),
+                cache.cross_keys[index, :, :, :heard],
+                cache.cross_values[index, :, :, :heard],
+                audible,
+            )
+            x = x + layer.mlp_out(functional.gelu(layer.mlp_in(layer.mlp_norm(x))))
+        out: Tensor = self.norm(x)
+        return out
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[…, width] → […, vocabulary]; the output head is the embedding."""
+        return functional.linear(hidden, self.embedding.weight)
+
+    def write_cross(self, states: Tensor, cache: Cache) -> None:
+        """Project encoder states [rows, m, width] into the front of these rows' cross cache."""
+        for index, layer in enumerate(self.layers):
+            assert isinstance(layer, DecoderLayer)
+            k, v = layer.cross.project(states)
+            cache.cross_keys[index, :, :, : states.shape[1]].copy_(k)
+            cache.cross_values[index, :, :, : states.shape[1]].copy_(v)
+
+
+class Whisper(nn.Module):
+    """The frozen target."""
+
+    def __init__(self, config: WhisperConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = Encoder(config)
+        self.decoder = Decoder(config)
+
+    @classmethod
+    def from_weights(
+        cls,
+        config: WhisperConfig,
+        weights: dict[str, Tensor],
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> "Whisper":
+        """Build it on `device` without initialising twice; names must match exactly."""
+        with torch.device("meta"):
+            whisper = cls(config)
+        placed = {key: value.to(device, dtype) for key, value in weights.items()}
+        whisper.load_state_dict(placed, assign=True)
+        return whisper.requires_grad_(requires_grad=False).eval()

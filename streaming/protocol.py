@@ -1,0 +1,251 @@
+"""The wire: protocol `captiond.v1` as one tagged union of small frozen messages.
+
+Control and events travel as JSON text frames, audio as binary frames; every message names its
+`type`. Times are seconds of session time: the position in the audio received so far, never the
+wall clock. This file needs nothing but msgspec, so that a client installs without numpy or torch.
+
+    client → start, binary audio, flush, stop
+    → client ready, speech, partial, final, lag, error, closed
+
+`schema()` gives the whole protocol as JSON Schema; `docs/protocol.schema.json` is its copy, written
+by `python -m streaming.protocol > docs/protocol.schema.json`.
+"""
+
+import json
+import sys
+from typing import Annotated, Any, Literal, TypeVar, get_args
+
+import msgspec
+from msgspec import Meta, Struct
+
+SUBPROTOCOL = "captiond.v1"
+
+SAMPLE_RATE = 16_000  # Hz: what the recogniser hears, and the unit of the audio account
+
+Encoding = Literal["s16le", "f32le", "mulaw", "alaw"]
+Task = Literal["transcribe", "translate"]
+ErrorCode = Literal[
+    "bad_json",  # a text frame that is not JSON
+    "bad_message",  # JSON, but no message of this protocol
+    "bad_order",  # audio, flush or stop before start; a second start; anything after stop
+    "bad_audio",  # NaN, infinity, or a binary frame in another format than announced
+    "too_large",  # a frame above the limit that `ready` announced
+    "bad_request",  # a start whose values this daemon cannot serve (a language the model lacks)
+    "busy",  # no free session
+    "decode_failed",  # one utterance could not be recognised; its final is empty
+    "shutting_down",  # the daemon stops; pending finals are still delivered
+    "internal",  # a fault of the daemon's own
+]
+
+
+class ProtocolError(ValueError):
+    """The peer sent something outside the protocol; `code` is what the `error` message says."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code: ErrorCode = code
+
+
+class _Message(Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", kw_only=True):
+    pass
+
+
+class Start(_Message, tag="start", frozen=True):
+    """Opens the session. Every field has a default: `{"type": "start"}` is 16 kHz mono int16.
+
+    encoding: sample format of every binary frame, little-endian.
+    rate: Hz. channels: interleaved, mixed down to mono.
+    language: a code ("en"), several to choose from, or null to detect among all.
+    task: "translate" writes English whatever is spoken (multilingual models only).
+    temperature: 0 is greedy and deterministic; above 0 samples, reproducibly for a given `seed`.
+    partials: whether hypotheses of unfinished utterances are wanted.
+    prompt: text that Whisper is given as what came before (names, spelling, style).
+    """
+
+    encoding: Encoding = "s16le"
+    rate: Annotated[int, Meta(ge=4_000, le=384_000)] = SAMPLE_RATE
+    channels: Annotated[int, Meta(ge=1, le=16)] = 1
+    language: str | Annotated[list[str], Meta(min_length=1, max_length=100)] | None = None
+    task: Task = "transcribe"
+    temperature: Annotated[float, Meta(ge=0.0, le=2.0)] = 0.0
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
+    partials: bool = True
+    prompt: Annotated[str, Meta(max_length=1_000)] = ""
+
+
+class Flush(_Message, tag="flush", frozen=True):
+    """End the current utterance now; the stream goes on."""
+
+
+class Stop(_Message, tag="stop", frozen=True):
+    """End of audio: everything pending is finalised, then `closed` is sent."""
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """What this daemon takes: `frame_bytes` is the largest frame, `utterance_seconds` the longest
+    utterance, `buffered_seconds` how much audio may wait before the daemon stops reading.
+    """
+
+    frame_bytes: int
+    utterance_seconds: float
+    buffered_seconds: float
+
+
+class Ready(_Message, tag="ready", frozen=True):
+    """The answer to `start`: audio may flow. `drafter` is null where decoding is plain greedy."""
+
+    session: str
+    model: str
+    drafter: str | None
+    limits: Limits
+
+
+class Speech(_Message, tag="speech", frozen=True):
+    """Speech began (`event` "start", `at` the first sample) or ended ("end") in `utterance`."""
+
+    event: Literal["start", "end"]
+    utterance: int
+    at: float
+
+
+class Partial(_Message, tag="partial", frozen=True):
+    """A hypothesis of an unfinished utterance; it replaces the one before.
+
+    The first `stable` characters of `text` agree with the hypothesis before and never shrink.
+    """
+
+    utterance: int
+    start: float
+    end: float
+    text: str
+    stable: int
+
+
+class DecodeFigures(Struct, frozen=True, kw_only=True):
+    """How the final was decoded: target passes, drafted tokens proposed, accepted and reused,
+    milliseconds from submission to result (waiting included).
+    """
+
+    rounds: int
+    proposed: int
+    accepted: int
+    reused: int
+    ms: float
+
+
+class Final(_Message, tag="final", frozen=True):
+    """The last word on [start, end). `text` may be empty: the sound was no speech.
+
+    mean_logprob: mean natural log-probability of the tokens, end of transcript included.
+    no_speech: the model's probability that the utterance holds no speech.
+    """
+
+    utterance: int
+    start: float
+    end: float
+    text: str
+    language: str
+    no_speech: float
+    mean_logprob: float
+    decode: DecodeFigures
+
+
+class Lag(_Message, tag="lag", frozen=True):
+    """The service is `seconds` behind; `shedding` says what it leaves out to catch up."""
+
+    seconds: float
+    shedding: Literal["nothing", "partials"]
+
+
+class Error(_Message, tag="error", frozen=True):
+    """Something went wrong. `fatal`: the session is over and the socket will close."""
+
+    code: ErrorCode
+    message: str
+    fatal: bool
+
+
+class Closed(_Message, tag="closed", frozen=True):
+    """The audio account, in samples at 16 kHz: received = speech + silence + refused."""
+
+    received: int
+    speech: int
+    silence: int
+    refused: int
+    finals: int
+
+
+class _Tagged(Struct):
+    """Any message, as far as its type."""
+
+    type: str
+
+
+M = TypeVar("M")
+
+ClientMessage = Start | Flush | Stop
+ServerMessage = Ready | Speech | Partial | Final | Lag | Error | Closed
+
+_client_decoder = msgspec.json.Decoder(ClientMessage)
+_server_decoder = msgspec.json.Decoder(ServerMessage)
+_encoder = msgspec.json.Encoder()
+
+
+def encode(message: ClientMessage | ServerMessage) -> str:
+    """One JSON text frame."""
+    return _encoder.encode(message).decode()
+
+
+def decode_client(text: str) -> ClientMessage:
+    """Parse what a client sent. Raises ProtocolError, whose message names the offending field."""
+    return _decode(_client_decoder, text)
+
+
+def decode_server(text: str) -> ServerMessage:
+    """Parse what a daemon sent. Raises ProtocolError."""
+    return _decode(_server_decoder, text)
+
+
+def _decode(decoder: msgspec.json.Decoder[M], text: str) -> M:
+    try:
+        return decoder.decode(text)
+    except msgspec.ValidationError as error:
+        raise ProtocolError("bad_message", f"{error}; {_accepted(decoder, text)}") from None
+    except msgspec.DecodeError as error:
+        raise ProtocolError("bad_json", f"text frames carry JSON: {error}") from None
+    except UnicodeEncodeError:
+        raise ProtocolError("bad_json", "text frames carry JSON in UTF-8") from None
+    except RecursionError:
+        raise ProtocolError("bad_json", "text frames carry JSON, not so deeply nested") from None
+
+
+def _accepted(decoder: msgspec.json.Decoder[M], text: str) -> str:
+    """What would be accepted: the fields of the message type meant, else the types."""
+    fields: dict[Any, tuple[str, ...]] = {
+        kind.__struct_config__.tag: kind.__struct_fields__ for kind in get_args(decoder.type)
+    }
+    try:
+        kind = msgspec.json.decode(text, type=_Tagged).type
+    except (msgspec.DecodeError, RecursionError):  # no object, no type, or broken further on
+        kind = None
+    if kind not in fields:
+        return f"a message is an object whose `type` is one of: {', '.join(fields)}"
+    return f"the fields of `{kind}`: {', '.join(fields[kind]) or 'none'}"
+
+
+def schema() -> dict[str, Any]:
+    """JSON Schema of both directions, under the keys `client` and `server`."""
+    (client, server), definitions = msgspec.json.schema_components(
+        [ClientMessage, ServerMessage], ref_template="#/$defs/{name}"
+    )
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": SUBPROTOCOL,
+        "properties": {"client": client, "server": server},
+        "$defs": definitions,
+    }
+
+
+if __name__ == "__main__":
+    json.dump(schema(), sys.stdout, indent=2)
+    sys.stdout.write("\n")

@@ -1,0 +1,279 @@
+"""Frames judged speech or not in, utterances out: where each begins, ends and is cut.
+
+Counts samples and judges no sound: the same frames and judgements give the same utterances, however
+they arrived. No text, no message and no wall clock is known here.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from enum import Enum, auto
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streaming.protocol import SAMPLE_RATE
+
+SMOOTHING = 150 * SAMPLE_RATE // 1_000  # the window in which the quietest point is sought
+
+
+def _setting(default: int, low: int, high: int) -> Any:
+    return field(default=default, metadata={"range": (low, high)})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What can be set in the streaming room; milliseconds but for the mode.
+
+    vad_mode: webrtcvad's, 0 (most is speech) to 3 (least is).
+    minimum_speech_ms: a shorter burst opens no utterance (streaming/vad.py has the figures).
+    pre_roll_ms: audio kept before the first speech. post_roll_ms: audio kept after the last.
+    endpoint_silence_ms: silence that ends an utterance.
+    cap_ms: the longest utterance; cut_search_ms: its last stretch, in which the cut is sought.
+    partial_interval_ms: new audio from one partial decode to the next.
+
+    Raises ValueError naming the setting, its value and the accepted range.
+    """
+
+    vad_mode: int = _setting(0, 0, 3)
+    minimum_speech_ms: int = _setting(120, 30, 1_000)
+    pre_roll_ms: int = _setting(300, 300, 2_000)
+    post_roll_ms: int = _setting(200, 30, 1_000)
+    endpoint_silence_ms: int = _setting(500, 100, 10_000)
+    cap_ms: int = _setting(30_000, 10_000, 30_000)
+    cut_search_ms: int = _setting(5_000, 1_000, 6_000)
+    partial_interval_ms: int = _setting(500, 100, 10_000)
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            low, high = item.metadata["range"]
+            value = getattr(self, item.name)
+            if not low <= value <= high:
+                raise ValueError(f"{item.name} is {value}: it must lie in {low} … {high}")
+        if self.post_roll_ms > self.endpoint_silence_ms:
+            raise ValueError(
+                f"post_roll_ms is {self.post_roll_ms}: it must not exceed endpoint_silence_ms, "
+                f"which is {self.endpoint_silence_ms}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """An utterance began at sample `start`, its pre-roll included."""
+
+    start: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ended:
+    """The utterance [start, stop) ended; `audio` is a copy of it, [stop - start] at 16 kHz."""
+
+    start: int
+    stop: int
+    audio: NDArray[np.float32]
+
+
+Event = Began | Ended
+
+
+class State(Enum):
+    """What the last frames were."""
+
+    SILENCE = auto()  # no utterance
+    BURST = auto()  # speech, too short yet to open an utterance
+    SPEECH = auto()  # an utterance is open and its last frame was speech
+    PAUSE = auto()  # an utterance is open and its last frame was not
+
+
+class Signal(Enum):
+    """What moves the state: a frame's judgement, or a count of samples reached."""
+
+    QUIET = auto()
+    VOICE = auto()
+    ENOUGH = auto()  # the burst has reached minimum_speech
+    EXPIRED = auto()  # the pause has reached endpoint_silence
+    FULL = auto()  # the next frame would exceed the cap
+    FLUSH = auto()  # the client ends the utterance
+
+
+class Act(Enum):
+    """What is done on a step."""
+
+    BEGIN = auto()
+    END = auto()
+    CUT = auto()
+
+
+# An absent pair is our own mistake. A flush takes a short burst for an utterance: its end was cut
+# off by the client, it may well be the beginning of a word.
+STEPS: dict[tuple[State, Signal], tuple[State, tuple[Act, ...]]] = {
+    (State.SILENCE, Signal.QUIET): (State.SILENCE, ()),
+    (State.SILENCE, Signal.VOICE): (State.BURST, ()),
+    (State.SILENCE, Signal.FLUSH): (State.SILENCE, ()),
+    (State.BURST, Signal.QUIET): (State.SILENCE, ()),
+    (State.BURST, Signal.VOICE): (State.BURST, ()),
+    (State.BURST, Signal.ENOUGH): (State.SPEECH, (Act.BEGIN,)),
+    (State.BURST, Signal.FLUSH): (State.SILENCE, (Act.BEGIN, Act.END)),
+    (State.SPEECH, Signal.QUIET): (State.PAUSE, ()),
+    (State.SPEECH, Signal.VOICE): (State.SPEECH, ()),
+    (State.SPEECH, Signal.FULL): (State.SPEECH, (Act.CUT,)),
+    (State.SPEECH, Signal.FLUSH): (State.SILENCE, (Act.END,)),
+    (State.PAUSE, Signal.QUIET): (State.PAUSE, ()),
+    (State.PAUSE, Signal.VOICE): (State.SPEECH, ()),
+    (State.PAUSE, Signal.EXPIRED): (State.SILENCE, (Act.END,)),
+    (State.PAUSE, Signal.FULL): (State.SILENCE, (Act.END,)),
+    (State.PAUSE, Signal.FLUSH): (State.SILENCE, (Act.END,)),
+}
+
+
+class Tape:
+    """The last stretch of a session's audio, addressed by sample index, in one fixed array."""
+
+    def __init__(self, capacity: int) -> None:
+        self._samples = np.zeros(capacity, np.float32)
+        self._origin = 0  # the index of _samples[0]
+        self._kept = 0  # the oldest index that can still be read
+        self.stop = 0  # the next index to be written
+
+    def append(self, samples: NDArray[np.float32]) -> None:
+        """Add [n] samples; n and what is kept fit the capacity together."""
+        if self.stop + len(samples) - self._origin > len(self._samples):
+            kept = self._samples[self._kept - self._origin : self.stop - self._origin]
+            self._samples[: len(kept)] = kept
+            self._origin = self._kept
+        begin = self.stop - self._origin
+        self._samples[begin : begin + len(samples)] = samples
+        self.stop += len(samples)
+
+    def read(self, start: int, stop: int) -> NDArray[np.float32]:
+        """A copy of [start, stop), none of it forgotten."""
+        assert self._kept <= start <= stop <= self.stop, (self._kept, start, stop, self.stop)
+        return self._samples[start - self._origin : stop - self._origin].copy()
+
+    def forget(self, before: int) -> None:
+        """Give up everything before the index."""
+        self._kept = max(self._kept, before)
+
+
+class Segmenter:
+    """One stream's frames to utterances that are in order, never overlap and never exceed the cap.
+
+    Every burst of at least minimum_speech lies in exactly one utterance, or, when the cap cuts it,
+    in several that meet sample to sample. Memory is bounded by the cap.
+    """
+
+    def __init__(self, settings: Settings, frame: int) -> None:
+        def samples(ms: int) -> int:
+            return ms * SAMPLE_RATE // 1_000
+
+        self._minimum = samples(settings.minimum_speech_ms)
+        self._pre_roll = samples(settings.pre_roll_ms)
+        self._post_roll = samples(settings.post_roll_ms)
+        self._endpoint = samples(settings.endpoint_silence_ms)
+        self._cap = samples(settings.cap_ms)
+        self._cut_search = samples(settings.cut_search_ms)
+        # An utterance before its cap; else a burst and its pre-roll, which are shorter.
+        self._tape = Tape(self._cap + self._minimum + self._pre_roll + frame)
+        self._state = State.SILENCE
+        self._burst = 0  # where the newest burst began
+        self._heard = 0  # where the last frame of speech ended
+        self._done = 0  # where the last utterance ended: the next begins no earlier
+        self._start: int | None = None
+        self._gaps = 0  # samples between utterances
+        self._spoken = 0  # samples in ended utterances
+        self._acts: dict[Act, Callable[[], list[Event]]] = {
+            Act.BEGIN: self._begin,
+            Act.END: self._end,
+            Act.CUT: self._cut,
+        }
+
+    @property
+    def position(self) -> int:
+        """Samples taken so far: session time."""
+        return self._tape.stop
+
+    @property
+    def start(self) -> int | None:
+        """Where the open utterance began, if one is open."""
+        return self._start
+
+    @property
+    def speech(self) -> int:
+        """Samples in ended utterances."""
+        return self._spoken
+
+    @property
+    def silence(self) -> int:
+        """Samples in no utterance, counted once no utterance is open."""
+        return self._gaps + (0 if self._start is not None else self.position - self._done)
+
+    def audio(self, start: int, stop: int) -> NDArray[np.float32]:
+        """A copy of a range of the open utterance: [stop - start]."""
+        return self._tape.read(start, stop)
+
+    def push(self, frame: NDArray[np.float32], *, speech: bool) -> list[Event]:
+        """Take the next frame and its judgement."""
+        events = self._append(frame)
+        if speech:
+            if self._state is State.SILENCE:
+                self._burst = self.position - len(frame)
+            self._heard = self.position
+        events += self._step(Signal.VOICE if speech else Signal.QUIET)
+        if self._state is State.BURST and self.position - self._burst >= self._minimum:
+            events += self._step(Signal.ENOUGH)
+        elif self._state is State.PAUSE and self.position - self._heard >= self._endpoint:
+            events += self._step(Signal.EXPIRED)
+        elif self._state is State.SILENCE:
+            self._tape.forget(max(self._done, self.position - self._pre_roll))
+        return events
+
+    def flush(self, rest: NDArray[np.float32]) -> list[Event]:
+        """Take `rest`, less than a frame and not judged, and end the open utterance here."""
+        return self._append(rest) + self._step(Signal.FLUSH)
+
+    def _append(self, samples: NDArray[np.float32]) -> list[Event]:
+        events: list[Event] = []
+        if self._start is not None and self.position + len(samples) - self._start > self._cap:
+            events = self._step(Signal.FULL)
+        self._tape.append(samples)
+        return events
+
+    def _step(self, signal: Signal) -> list[Event]:
+        self._state, acts = STEPS[self._state, signal]
+        return [event for act in acts for event in self._acts[act]()]
+
+    def _begin(self) -> list[Event]:
+        self._start = max(self._done, self._burst - self._pre_roll)
+        self._gaps += self._start - self._done
+        return [Began(self._start)]
+
+    def _end(self) -> list[Event]:
+        return [self._close(min(self._heard + self._post_roll, self.position))]
+
+    def _cut(self) -> list[Event]:
+        assert self._start is not None
+        search = max(self._start, self.position - self._cut_search)
+        cut = search + quietest_point(self._tape.read(search, self.position))
+        ended = self._close(cut)
+        self._start = cut
+        return [ended, Began(cut)]
+
+    def _close(self, stop: int) -> Ended:
+        assert self._start is not None
+        ended = Ended(self._start, stop, self._tape.read(self._start, stop))
+        self._spoken += stop - self._start
+        self._start = None
+        self._done = stop
+        self._tape.forget(stop)
+        return ended
+
+
+def quietest_point(audio: NDArray[np.float32]) -> int:
+    """The middle of the quietest stretch of SMOOTHING samples in `audio`, which is longer: [n].
+
+    Of equally quiet ones the last, so that the utterance before keeps as much as it can.
+    """
+    assert len(audio) > SMOOTHING
+    total = np.concatenate([[0.0], np.cumsum(np.square(audio, dtype=np.float64))])
+    energy = total[SMOOTHING:] - total[:-SMOOTHING]  # [len(audio) - SMOOTHING + 1]
+    return len(energy) - 1 - int(np.argmin(energy[::-1])) + SMOOTHING // 2

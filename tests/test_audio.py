@@ -1,0 +1,269 @@
+import io
+import itertools
+import struct
+
+import numpy as np
+import pytest
+import soundfile
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from streaming.audio import MAX_HEADER_BYTES, AudioDecoder, BadSamplesError
+from streaming.protocol import Encoding, ProtocolError
+
+ENCODINGS: list[Encoding] = ["s16le", "f32le", "mulaw", "alaw"]
+BYTES = {"s16le": 2, "f32le": 4, "mulaw": 1, "alaw": 1}
+SUBTYPES = {"s16le": "PCM_16", "f32le": "FLOAT", "mulaw": "ULAW", "alaw": "ALAW"}
+RATES = [4_000, 8_000, 11_025, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 384_000]
+
+
+def rounded(frames: int, rate: int) -> int:
+    """`frames` at `rate` in 16 kHz samples, halves rounded up."""
+    return int(np.floor(frames * 16_000 / rate + 0.5))
+
+
+def decode_in_cuts(decoder: AudioDecoder, data: bytes, cuts: list[int]) -> NDArray[np.float32]:
+    """Decode `data` in frames that end at `cuts`, then finish."""
+    edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
+    frames = [data[start:stop] for start, stop in itertools.pairwise(edges)]
+    return np.concatenate([*map(decoder.decode, frames), decoder.finish()])
+
+
+def expect(samples: NDArray[np.float32], *values: float) -> None:
+    """Assert that these are the samples, exactly."""
+    np.testing.assert_array_equal(samples, np.array(values, np.float32))
+
+
+def wav(
+    encoding: Encoding, rate: int, channels: int, container: str = "WAV"
+) -> tuple[bytes, bytes]:
+    """A WAV file of noise written by libsndfile, and its samples' bytes."""
+    noise = np.random.default_rng(7).uniform(-0.5, 0.5, (50, channels))
+    file = io.BytesIO()
+    soundfile.write(file, noise, rate, subtype=SUBTYPES[encoding], format=container)
+    size = 50 * channels * BYTES[encoding]
+    start = file.getvalue().index(b"data") + 8
+    return file.getvalue(), file.getvalue()[start : start + size]
+
+
+def riff(*chunks: tuple[bytes, bytes]) -> bytes:
+    """A RIFF/WAVE file of these chunks."""
+    body = b"".join(
+        name + struct.pack("<I", len(data)) + data + b"\0" * (len(data) % 2)
+        for name, data in chunks
+    )
+    return b"RIFF" + struct.pack("<I", 4 + len(body)) + b"WAVE" + body
+
+
+FMT_S16_MONO_16K = struct.pack("<HHIIHH", 1, 1, 16_000, 32_000, 2, 16)
+
+
+@pytest.mark.parametrize("encoding", ["mulaw", "alaw"])
+def test_g711_codes_decode_as_libsndfile_decodes_them(encoding: Encoding) -> None:
+    codes = bytes(range(256))
+    expected, _ = soundfile.read(
+        io.BytesIO(codes),
+        dtype="int16",
+        format="RAW",
+        subtype=SUBTYPES[encoding],
+        channels=1,
+        samplerate=16_000,
+    )
+    decoded = AudioDecoder(encoding, 16_000, 1).decode(codes)
+    np.testing.assert_array_equal(decoded * 32_768, expected)
+
+
+def test_s16_full_scale_maps_to_minus_one_and_just_below_one() -> None:
+    decoded = AudioDecoder("s16le", 16_000, 1).decode(struct.pack("<3h", -32_768, 0, 32_767))
+    expect(decoded, -1.0, 0.0, 32_767 / 32_768)
+
+
+def test_f32_beyond_full_scale_is_clipped() -> None:
+    decoded = AudioDecoder("f32le", 16_000, 1).decode(struct.pack("<4f", -3e38, -0.5, 1.5, 3e38))
+    expect(decoded, -1.0, -0.5, 1.0, 1.0)
+
+
+def test_channels_are_averaged() -> None:
+    decoded = AudioDecoder("f32le", 16_000, 3).decode(struct.pack("<6f", 0.3, 0.6, 0.0, -1, 1, 0.6))
+    np.testing.assert_allclose(decoded, [0.3, 0.2], atol=1e-7)
+
+
+def test_a_resampled_square_wave_stays_within_full_scale() -> None:
+    """The filter overshoots at the edges; what leaves does not."""
+    square = np.where(np.arange(48_000) // 100 % 2, 1.0, -1.0).astype("<f4")
+    decoded = decode_in_cuts(AudioDecoder("f32le", 48_000, 1), square.tobytes(), [])
+    assert np.abs(decoded).max() == 1.0
+
+
+@pytest.mark.parametrize("rate", [8_000, 22_050, 24_000, 44_100, 48_000])
+def test_a_tone_keeps_its_place_and_level_through_the_resampler(rate: int) -> None:
+    tone = 0.5 * np.sin(2 * np.pi * 1_000 * np.arange(rate) / rate)
+    decoded = decode_in_cuts(AudioDecoder("f32le", rate, 1), tone.astype("<f4").tobytes(), [])
+    expected = 0.5 * np.sin(2 * np.pi * 1_000 * np.arange(16_000) / 16_000)
+    middle = slice(1_000, -1_000)  # away from the sudden start and end
+    np.testing.assert_allclose(decoded[middle], expected[middle], atol=1e-3)
+
+
+@given(
+    encoding=st.sampled_from(ENCODINGS),
+    rate=st.sampled_from(RATES) | st.integers(4_000, 384_000),
+    channels=st.integers(1, 16),
+    frames=st.integers(0, 3_000),
+    trailing=st.integers(0, 3),
+    cuts=st.lists(st.integers(0, 10**6), max_size=12),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_cuts_change_nothing_and_the_count_is_exact(
+    *,
+    encoding: Encoding,
+    rate: int,
+    channels: int,
+    frames: int,
+    trailing: int,
+    cuts: list[int],
+    seed: int,
+) -> None:
+    """However the bytes are cut, the samples are the same, and as many as the duration says."""
+    noise = np.random.default_rng(seed).uniform(-1, 1, frames * channels)
+    data = {
+        "s16le": (noise * 32_767).astype("<i2").tobytes(),
+        "f32le": noise.astype("<f4").tobytes(),
+    }.get(encoding, (noise * 127 + 128).astype(np.uint8).tobytes())
+    data += b"\1" * min(trailing, channels * BYTES[encoding] - 1)  # part of a further sample
+    whole, cut = AudioDecoder(encoding, rate, channels), AudioDecoder(encoding, rate, channels)
+    at_once = decode_in_cuts(whole, data, [])
+    in_cuts = decode_in_cuts(cut, data, cuts)
+    np.testing.assert_array_equal(at_once, in_cuts)
+    assert len(at_once) == rounded(frames, rate)
+    assert cut.received == rounded(frames, rate)
+    assert cut.refused == 0
+
+
+@given(
+    rate=st.sampled_from(RATES),
+    stretches=st.lists(st.integers(0, 500), min_size=1, max_size=20),
+)
+def test_the_count_stays_exact_over_many_stretches(rate: int, stretches: list[int]) -> None:
+    """`finish` in the middle of a stream neither adds up roundings nor loses a sample."""
+    decoder = AudioDecoder("s16le", rate, 1)
+    emitted = 0
+    for frames in stretches:
+        emitted += len(decoder.decode(b"\0\1" * frames)) + len(decoder.finish())
+        assert emitted == decoder.received
+    assert emitted == rounded(sum(stretches), rate)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_frame_with_a_non_finite_sample_is_refused_whole_and_the_stream_goes_on(
+    bad: float,
+) -> None:
+    decoder = AudioDecoder("f32le", 16_000, 1)
+    with pytest.raises(BadSamplesError, match="NaN or infinity") as caught:
+        decoder.decode(struct.pack("<3f", 0.1, bad, 0.2))
+    assert caught.value.code == "bad_audio"
+    assert decoder.refused == 3
+    expect(decoder.decode(struct.pack("<f", 0.25)), 0.25)
+    assert decoder.received == 4
+
+
+def test_a_refused_frame_leaves_the_byte_alignment_intact() -> None:
+    """A sample that a refused frame completes is refused with it; one that it begins is not."""
+    data = struct.pack("<4f", 0.5, np.nan, 0.125, 0.75)
+    decoder = AudioDecoder("f32le", 16_000, 1)
+    assert len(decoder.decode(data[:2])) == 0
+    with pytest.raises(BadSamplesError):
+        decoder.decode(data[2:9])
+    assert decoder.refused == 2
+    expect(decoder.decode(data[9:]), 0.125, 0.75)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("container", ["WAV", "WAVEX"])
+@pytest.mark.parametrize("channels", [1, 2])
+def test_a_wav_header_as_announced_is_skipped(
+    encoding: Encoding, container: str, channels: int
+) -> None:
+    """Plain and extensible headers of a real writer, cut at every byte."""
+    file, samples = wav(encoding, 16_000, channels, container)
+    expected = AudioDecoder(encoding, 16_000, channels).decode(samples)
+    for cut in range(len(file) - len(samples)):
+        decoded = decode_in_cuts(AudioDecoder(encoding, 16_000, channels), file, [cut, cut + 1])
+        np.testing.assert_array_equal(decoded[:50], expected)
+
+
+def test_chunks_before_the_audio_are_walked_over() -> None:
+    """Chunks of odd length are padded; the word "data" inside one is no data chunk."""
+    file = riff(
+        (b"LIST", b"data!"), (b"fmt ", FMT_S16_MONO_16K), (b"odd ", b"x"), (b"data", b"\0@")
+    )
+    decoder = AudioDecoder("s16le", 16_000, 1)
+    decoded = decode_in_cuts(decoder, file, list(range(len(file))))
+    expect(decoded, 0.5)
+    assert decoder.received == 1
+
+
+@pytest.mark.parametrize(
+    ("encoding", "rate", "channels", "found"),
+    [
+        ("f32le", 16_000, 1, "f32le, 16000 Hz, 1 channel"),
+        ("s16le", 44_100, 1, "s16le, 44100 Hz, 1 channel"),
+        ("s16le", 16_000, 2, "s16le, 16000 Hz, 2 channel"),
+    ],
+)
+def test_a_wav_header_of_another_format_is_refused_naming_both(
+    encoding: Encoding, rate: int, channels: int, found: str
+) -> None:
+    file, _ = wav(encoding, rate, channels)
+    decoder = AudioDecoder("s16le", 16_000, 1)
+    with pytest.raises(ProtocolError, match="start announced s16le, 16000 Hz, 1 channel") as caught:
+        decoder.decode(file)
+    assert found in str(caught.value)
+    assert caught.value.code == "bad_audio"
+
+
+@pytest.mark.parametrize(
+    ("file", "reason"),
+    [
+        (b"RIFF\0\0\0\0AVI LIST", "not WAVE"),
+        (riff((b"data", b"\0\0")), "no format"),
+        (riff((b"fmt ", b"\1\0"), (b"data", b"\0\0")), "format chunk is too short"),
+        (
+            riff((b"fmt ", struct.pack("<HHIIHH", 2, 1, 8_000, 0, 0, 4)), (b"data", b"")),
+            "tag 2 of 4",
+        ),
+        (riff((b"LIST", b"\0" * MAX_HEADER_BYTES)), f"within {MAX_HEADER_BYTES} bytes"),
+    ],
+)
+def test_an_unusable_riff_file_is_refused_once_and_for_all(file: bytes, reason: str) -> None:
+    """Bytes after the refusal are no audio either, however the stream is flushed."""
+    decoder = AudioDecoder("s16le", 16_000, 1)
+    with pytest.raises(ProtocolError, match=reason):
+        decode_in_cuts(decoder, file, list(range(min(len(file), 100))))
+    assert len(decoder.finish()) == 0
+    with pytest.raises(ProtocolError, match=reason):
+        decoder.decode(b"\0" * 100)
+    assert decoder.received == 0
+
+
+def test_a_truncated_header_is_no_audio() -> None:
+    decoder = AudioDecoder("s16le", 16_000, 1)
+    assert len(decoder.decode(riff((b"fmt ", FMT_S16_MONO_16K))[:30])) == 0
+    assert len(decoder.finish()) == 0
+    assert decoder.received == 0
+
+
+@pytest.mark.parametrize("opening", [b"R\0", b"RI", b"RIF\0", b"RIFE", b"\0RIFF\0"])
+def test_audio_that_opens_almost_like_a_header_is_audio(opening: bytes) -> None:
+    expected = np.frombuffer(opening, "<i2").astype(np.float32) / 32_768
+    decoded = decode_in_cuts(AudioDecoder("s16le", 16_000, 1), opening, [1, 2, 3])
+    np.testing.assert_array_equal(decoded, expected)
+
+
+def test_a_flush_before_any_audio_does_not_hide_the_header() -> None:
+    file, samples = wav("s16le", 16_000, 1)
+    decoder = AudioDecoder("s16le", 16_000, 1)
+    assert len(decoder.finish()) == 0
+    np.testing.assert_array_equal(
+        decoder.decode(file)[:50], np.frombuffer(samples, "<i2").astype(np.float32) / 32_768
+    )

@@ -1,0 +1,317 @@
+import asyncio
+import logging
+import socket
+from contextlib import suppress
+
+import pytest
+from websockets.exceptions import ConnectionClosed
+
+from daemon.connection import SLICE_BYTES
+from daemon.outbox import FULL, Lateness
+from streaming.protocol import (
+    Closed,
+    Error,
+    Final,
+    Flush,
+    Lag,
+    Partial,
+    Ready,
+    Speech,
+    Start,
+    Stop,
+)
+from streaming.session import Output, Session
+from tests.fakes import ScriptedEngine
+from tests.wire import (
+    FRAME,
+    calling,
+    frames,
+    half_a_sentence,
+    sentence,
+    serving,
+    speech,
+    talk,
+    until,
+)
+
+
+async def test_a_session_from_start_to_closed() -> None:
+    """Ready first, closed last; every utterance starts, ends and has one final, in order."""
+    async with serving(ScriptedEngine()) as daemon, calling(daemon) as client:
+        await client.say(Start(partials=False))
+        ready = await client.hear()
+        assert isinstance(ready, Ready)
+        assert (ready.model, ready.drafter) == ("scripted", None)
+        assert ready.limits.frame_bytes == 2**20
+        assert ready.limits.buffered_seconds == 60.0
+        assert ready.limits.utterance_seconds == 30.0
+        await client.say(*frames(speech(), FRAME), Stop())
+        closed = (await client.hear_all())[-1]
+        assert isinstance(closed, Closed)
+        assert await client.hang_up() == (1000, "")
+    finals = client.all(Final)
+    assert [final.utterance for final in finals] == list(range(closed.finals))
+    assert closed.finals > 5
+    assert closed.received == len(speech()) // 2
+    for final in finals:
+        assert float(final.text) == pytest.approx((final.end - final.start) * 16_000)
+        assert final.decode.ms > 0
+        assert [s.event for s in client.all(Speech) if s.utterance == final.utterance] == [
+            "start",
+            "end",
+        ]
+
+
+async def test_requests_carry_what_start_asks_for() -> None:
+    """Partials alone are encoded in a fitted window."""
+    engine = ScriptedEngine()
+    async with serving(engine) as daemon:
+        start = Start(
+            language=["de", "en"], task="translate", temperature=0.5, seed=7, prompt="names"
+        )
+        async with calling(daemon) as client:
+            await client.say(start, half_a_sentence())
+            await client.hear_until(Partial)
+            await client.say(Stop())
+            await client.hear_all()
+    for request in engine.admitted:
+        assert request.language == ("de", "en")
+        assert (request.task, request.temperature, request.seed) == ("translate", 0.5, 7)
+        assert request.prompt == "names"
+    assert {request.fitted_window for request in engine.admitted} == {True, False}
+
+
+async def test_partials_come_while_the_speaker_speaks() -> None:
+    async with serving(ScriptedEngine()) as daemon, calling(daemon) as client:
+        await client.say(Start(), half_a_sentence())
+        await client.hear_until(Partial)
+        assert not client.all(Final)
+
+
+async def test_flush_gives_the_final_and_the_stream_goes_on() -> None:
+    async with serving(ScriptedEngine()) as daemon, calling(daemon) as client:
+        await client.say(Start(), speech()[: 30 * FRAME * 2], Flush())
+        assert (await client.hear_until(Final)).utterance == 0
+        await client.say(sentence(), Stop())
+        await client.hear_all()
+        assert len(client.all(Final)) > 1
+
+
+async def test_a_large_frame_gives_others_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is fed in slices, between two of which the loop runs."""
+    turns = 0
+    fed_at: list[int] = []
+    original = Session.feed
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    def feed(session: Session, data: bytes) -> list[Output]:
+        assert len(data) <= SLICE_BYTES
+        fed_at.append(turns)
+        return original(session, data)
+
+    monkeypatch.setattr(Session, "feed", feed)
+    async with serving(ScriptedEngine()) as daemon, calling(daemon) as client:
+        other = asyncio.create_task(take_turns())
+        await client.say(Start(), speech()[: 8 * SLICE_BYTES], Stop())
+        await client.hear_all()
+        other.cancel()
+    assert len(set(fed_at)) == 8
+
+
+async def test_a_client_that_vanishes_in_mid_word_frees_everything(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its running work is cancelled, its queued work forgotten, and the log has one line."""
+    engine = ScriptedEngine()
+    engine.hold()
+    async with serving(engine, max_sessions=2) as daemon:
+        with caplog.at_level(logging.INFO, logger="daemon"):
+            async with calling(daemon) as client:
+                await client.say(Start(), speech()[: 20 * 32_000])
+                await until(engine.entered.is_set)
+                client.socket.transport.abort()
+            await until(lambda: not daemon._connections)
+        assert len(caplog.records) == 1
+        assert "over (1006" in caplog.text
+        facts = daemon._scheduler.facts()
+        assert (facts.waiting, facts.running) == (0, 0)
+        engine.release()
+        assert await talk(daemon)
+        assert engine.cancelled
+
+
+async def test_a_client_that_closes_its_half_of_the_connection_is_gone() -> None:
+    async with serving(ScriptedEngine()) as daemon:
+        async with calling(daemon) as client:
+            await client.say(Start(), sentence())
+            await client.hear_until(Ready)
+            client.socket.transport.get_extra_info("socket").shutdown(socket.SHUT_WR)
+            await until(lambda: not daemon._connections)
+        assert await talk(daemon)
+
+
+async def test_a_client_that_never_reads_is_paused_and_costs_nobody_anything() -> None:
+    """Its messages stay within a bound, and so does what is read of it."""
+    engine = ScriptedEngine(slots=1, text=lambda _: "word " * 20_000)
+    async with serving(engine) as daemon, calling(daemon, max_queue=1) as deaf:
+        await deaf.say(Start(partials=False))
+        await until(lambda: bool(daemon._connections))
+        (connection,) = daemon._connections
+
+        async def shout() -> None:
+            while True:
+                await deaf.say(sentence()[: 80 * FRAME], Flush())
+
+        shouting = asyncio.create_task(shout())
+        await until(lambda: not connection._may_read.is_set())
+        assert len(connection._outbox._queue) <= FULL + 10
+        assert await talk(daemon)
+        shouting.cancel()
+        while not connection._may_read.is_set():  # it reads again, and so does the daemon
+            await deaf.hear()
+        deaf.socket.transport.abort()
+
+
+async def test_a_client_that_sends_too_fast_is_paused_and_nothing_is_lost() -> None:
+    """Reading stops at the bound of audio that awaits finals, and resumes with them."""
+    engine = ScriptedEngine()
+    engine.hold()
+    async with serving(engine, max_buffered_seconds=2.0) as daemon, calling(daemon) as client:
+        await client.say(Start(partials=False))
+        await client.hear_until(Ready)
+        (connection,) = daemon._connections
+        times = 4
+
+        async def pour() -> None:
+            for _ in range(times):
+                await client.say(*frames(speech()))
+            await client.say(Stop())
+
+        pouring = asyncio.create_task(pour())
+        await until(lambda: not connection._may_read.is_set())
+        assert connection._session is not None
+        backlog = connection._session.backlog_samples
+        assert backlog <= 2.0 * 16_000 + SLICE_BYTES // 2 + 5 * 16_000  # and one utterance
+        engine.release()
+        await client.hear_all()
+        await pouring
+        (closed,) = client.all(Closed)
+        assert closed.received == times * len(speech()) // 2
+        assert closed.finals == len(client.all(Final))
+
+
+async def test_a_paused_client_that_vanishes_is_noticed_at_once() -> None:
+    """Not only when the decoder has caught up."""
+    engine = ScriptedEngine()
+    engine.hold()
+    async with serving(engine, max_buffered_seconds=1.0) as daemon, calling(daemon) as client:
+        await client.say(Start(partials=False), sentence())
+        await client.hear_until(Ready)
+        (connection,) = daemon._connections
+        await until(lambda: not connection._may_read.is_set())
+        client.socket.transport.abort()
+        await until(lambda: not daemon._connections)
+        assert daemon._scheduler.facts().running == 0
+
+
+async def test_an_utterance_that_cannot_be_decoded_costs_itself_alone() -> None:
+    """An error that is not fatal, and an empty final in its place."""
+    async with serving(ScriptedEngine(text=lambda _: "unspeakable")) as daemon:
+        async with calling(daemon) as client:
+            await client.say(Start(partials=False), *frames(speech()), Stop())
+            await client.hear_all()
+        assert {final.text for final in client.all(Final)} == {""}
+        assert len(client.all(Final)) == len(client.all(Error))
+        assert {(error.code, error.fatal) for error in client.all(Error)} == {
+            ("decode_failed", False)
+        }
+
+
+async def test_a_fault_of_ours_is_logged_in_full_and_told_in_brief(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def feed(_session: Session, _data: bytes) -> list[Output]:
+        raise ZeroDivisionError("a secret")
+
+    async with serving(ScriptedEngine()) as daemon:
+        async with calling(daemon) as client:
+            with monkeypatch.context() as patch:
+                patch.setattr(Session, "feed", feed)
+                await client.say(Start(), sentence())
+                assert await client.hang_up() == (1011, "internal error")
+            last = client.heard[-1]
+            assert isinstance(last, Error)
+            assert (last.code, last.fatal) == ("internal", True)
+            assert "secret" not in last.message
+        assert "ZeroDivisionError: a secret" in caplog.text
+        assert await talk(daemon)
+
+
+async def test_a_fault_while_reading_is_paused_closes_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The client's close frame lies behind audio that must be read and thrown away."""
+
+    def accept(_session: Session, *_args: object) -> list[Output]:
+        raise ZeroDivisionError
+
+    engine = ScriptedEngine()
+    engine.hold()
+    monkeypatch.setattr(Session, "accept", accept)
+    async with serving(engine, max_buffered_seconds=1.0) as daemon, calling(daemon) as client:
+        await client.say(Start(partials=False))
+        await client.hear_until(Ready)
+        (connection,) = daemon._connections
+
+        async def pour() -> None:
+            with suppress(ConnectionClosed):
+                while True:
+                    await client.say(*frames(speech()))
+
+        pouring = asyncio.create_task(pour())
+        await until(lambda: not connection._may_read.is_set())
+        engine.release()
+        async with asyncio.timeout(5):  # half of what the library grants a closing handshake
+            assert (await client.hang_up())[0] == 1011
+        await pouring
+
+
+async def test_late_finals_are_announced_and_their_return_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Lateness, "AFTER", 0.05)
+    monkeypatch.setattr(Lateness, "EVERY", 0.05)
+    engine = ScriptedEngine()
+    engine.hold()
+    async with serving(engine) as daemon, calling(daemon) as client:
+        await client.say(Start(), sentence())
+        lag = await client.hear_until(Lag)
+        assert lag.seconds >= 0.05
+        assert lag.shedding == "partials"
+        again = await client.hear_until(Lag)
+        assert again.seconds >= lag.seconds + 0.05
+        engine.release()
+        while (await client.hear_until(Lag)).shedding != "nothing":
+            pass
+        assert client.heard[-1] == Lag(seconds=0.0, shedding="nothing")
+        await client.say(Stop())
+        await client.hear_all()
+
+
+async def test_sessions_leave_no_trace() -> None:
+    """Many come, talk and go in every way; `serving` then looks for what they left."""
+    async with serving(ScriptedEngine()) as daemon:
+        for turn in range(30):
+            async with calling(daemon) as client:
+                await client.say(Start(), sentence()[: 40 * FRAME])
+                if turn % 3 == 0:
+                    client.socket.transport.abort()
+                elif turn % 3 == 1:
+                    await client.say(Stop())
+                    await client.hear_all()
+        await until(lambda: not daemon._admitted)

@@ -1,0 +1,451 @@
+"""`captiond file` as a user runs it: real files, real pipes, a scripted daemon over real sockets."""
+
+import argparse
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from numpy.typing import NDArray
+
+from clients.file import add_arguments, run
+from streaming.protocol import Closed, Error, Final, Partial, Ready, Start, Stop, decode_server
+from tests.standin import Peer, Standin, closed, final, partial, standin_thread
+from tests.terminal import terminal_of
+
+RATE = 16_000
+Capture = pytest.CaptureFixture[str]
+
+
+def caption(server: Standin | str, *words: str | Path) -> int:
+    """The verb's exit status."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    url = server if isinstance(server, str) else server.url
+    return run(parser.parse_args([*map(str, words), "--url", url]))
+
+
+def tone(seconds: float, channels: int = 1) -> NDArray[np.int16]:
+    """[samples, channels]"""
+    count = round(seconds * RATE)
+    wave = np.sin(np.arange(count) * 0.1)[:, None] * np.arange(1, channels + 1) * 3000
+    return np.asarray(wave, np.int16)
+
+
+def wav(path: Path, seconds: float = 0.25, channels: int = 1) -> Path:
+    soundfile.write(path, tone(seconds, channels), RATE, subtype="PCM_16")
+    return path
+
+
+@contextmanager
+def piped(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Standard input is a pipe; the descriptor to write to. The caller closes it."""
+    reading, writing = os.pipe()
+    with os.fdopen(reading) as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        yield writing
+
+
+@pytest.mark.parametrize("name", ["a.wav", "a.flac", "a.aiff"])
+def test_sixteen_bit_files_arrive_bit_for_bit(name: str, tmp_path: Path, capsys: Capture) -> None:
+    """Rate, channels and every sample, whatever the container; captions on standard output."""
+    path = wav(tmp_path / name, seconds=1.23, channels=2)
+    with standin_thread() as server:
+        assert caption(server, path) == 0
+    (peer,) = server.peers
+    assert peer.start == Start(rate=RATE, channels=2, partials=False)
+    assert peer.audio == tone(1.23, channels=2).tobytes()
+    assert capsys.readouterr() == ("one\n", "")
+
+
+@pytest.mark.parametrize("subtype", ["PCM_24", "FLOAT", "DOUBLE"])
+def test_finer_files_are_sent_as_floats(subtype: str, tmp_path: Path) -> None:
+    """Nothing is clipped or rounded to 16 bits."""
+    samples = np.linspace(-0.9, 0.9, 5000)
+    soundfile.write(tmp_path / "a.wav", samples, 44_100, subtype=subtype)
+    with standin_thread() as server:
+        assert caption(server, tmp_path / "a.wav") == 0
+    (peer,) = server.peers
+    assert (peer.start.encoding, peer.start.rate) == ("f32le", 44_100)
+    assert np.frombuffer(peer.audio, "<f4") == pytest.approx(samples, abs=1e-6)
+
+
+def test_audio_is_streamed_in_blocks(tmp_path: Path) -> None:
+    """A tenth of a second each: a long file is never held whole."""
+    with standin_thread() as server:
+        caption(server, wav(tmp_path / "a.wav", seconds=1.05))
+    assert [len(frame) for frame in server.peers[0].frames] == [3200] * 10 + [1600]
+
+
+def test_files_follow_each_other_and_bad_ones_do_not_stop_them(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    """Missing, not audio, empty, headerless: each is named on stderr, the others are done, status 1."""
+    (tmp_path / "notes.wav").write_text("not audio at all")
+    (tmp_path / "samples.raw").write_bytes(bytes(100))
+    soundfile.write(tmp_path / "empty.wav", np.zeros(0), RATE)
+    good = [wav(tmp_path / "1.wav"), wav(tmp_path / "2.wav")]
+    bad = ["missing.wav", "notes.wav", "empty.wav", "samples.raw", "."]
+    with standin_thread() as server:
+        assert caption(server, good[0], *(tmp_path / name for name in bad), good[1]) == 1
+    out, err = capsys.readouterr()
+    assert out == "one\none\n"
+    complaints = err.splitlines()
+    assert len(complaints) == len(bad)
+    for complaint, reason in zip(
+        complaints,
+        [
+            "missing.wav: no such file",
+            "notes.wav: not audio",
+            "empty.wav: holds no audio",
+            "samples.raw: raw audio has no header",
+            ": not audio",
+        ],
+        strict=True,
+    ):
+        assert complaint.startswith("captiond file: ")
+        assert reason in complaint
+
+
+def test_a_damaged_file_is_captioned_up_to_the_damage(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "a.flac"
+    noise = np.random.default_rng(0).normal(size=(5 * RATE, 1)) * 0.1
+    soundfile.write(path, noise, RATE, subtype="PCM_16")
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 :] = b"\xff" * (len(data) - len(data) // 2)
+    path.write_bytes(data)
+    with standin_thread() as server:
+        assert caption(server, path) == 1
+    out, err = capsys.readouterr()
+    assert out == "one\n"
+    assert "damaged" in err
+    assert 0 < len(server.peers[0].audio) < 2 * 5 * RATE
+
+
+def test_without_a_daemon_the_verb_gives_up_at_once(tmp_path: Path, capsys: Capture) -> None:
+    """One message for all files, and it says what to start."""
+    path = wav(tmp_path / "a.wav")
+    assert caption("ws://127.0.0.1:1", path, path) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("captiond serve") == 1
+
+
+def test_the_daemons_address_comes_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    with standin_thread() as server:
+        monkeypatch.setenv("CAPTIOND_URL", server.url)
+        parser = argparse.ArgumentParser()
+        add_arguments(parser)
+        assert run(parser.parse_args([str(wav(tmp_path / "a.wav"))])) == 0
+    assert capsys.readouterr().out == "one\n"
+
+
+async def talkative(peer: Peer) -> None:
+    """Every kind of caption message."""
+    await peer.open()
+    await peer.until(Stop)
+    await peer.send(partial("on"), final("one", 0.1, 0.2), closed(len(peer.audio) // 2))
+
+
+def test_json_is_every_message_of_the_daemon(tmp_path: Path, capsys: Capture) -> None:
+    with standin_thread(talkative) as server:
+        assert caption(server, wav(tmp_path / "a.wav"), "--format", "json") == 0
+    messages = [decode_server(line) for line in capsys.readouterr().out.splitlines()]
+    assert [type(message) for message in messages] == [Ready, Partial, Final, Closed]
+
+
+@pytest.mark.parametrize("name", ["srt", "vtt"])
+def test_subtitles_of_several_files_run_on(name: str, tmp_path: Path) -> None:
+    """The second file's times begin where the first one's audio ended; --output holds it all."""
+    output = tmp_path / "out"
+    path = wav(tmp_path / "a.wav", seconds=0.5)
+    with standin_thread(talkative) as server:
+        assert caption(server, path, path, "--format", name, "--output", output) == 0
+    text = output.read_text(encoding="utf-8").replace(",", ".")
+    assert text.startswith("WEBVTT\n\n") == (name == "vtt")
+    assert re.findall(r".+ --> .+", text) == [
+        "00:00:00.100 --> 00:00:00.200",
+        "00:00:00.600 --> 00:00:00.700",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "language"),
+    [
+        ([], None),
+        (["--language", "en"], "en"),
+        (["--language", "en,de"], ["en", "de"]),
+        (["--language", "en", "--language", "de, fr"], ["en", "de", "fr"]),
+    ],
+)
+def test_languages(words: list[str], language: str | list[str] | None, tmp_path: Path) -> None:
+    with standin_thread() as server:
+        caption(server, wav(tmp_path / "a.wav"), *words)
+    assert server.peers[0].start.language == language
+
+
+def test_options_reach_the_daemon(tmp_path: Path) -> None:
+    words = [
+        "--task",
+        "translate",
+        "--prompt",
+        "Ada",
+        "--temperature",
+        "0.5",
+        "--seed",
+        "7",
+        "--partials",
+    ]
+    with standin_thread() as server:
+        caption(server, wav(tmp_path / "a.wav"), *words, "--partials")
+    assert server.peers[0].start == Start(
+        rate=RATE, task="translate", prompt="Ada", temperature=0.5, seed=7, partials=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ([], False),
+        (["--format", "srt"], False),
+        (["--format", "json"], True),
+        (["--format", "json", "--no-partials"], False),
+        (["--partials"], True),
+    ],
+)
+def test_partials_are_wanted_where_someone_sees_them(
+    words: list[str], wanted: bool, tmp_path: Path
+) -> None:
+    """No terminal here: only json shows them, unless the user decides."""
+    with standin_thread() as server:
+        caption(server, wav(tmp_path / "a.wav"), *words)
+    assert server.peers[0].start.partials is wanted
+
+
+def test_on_a_terminal_partials_are_live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The partial is drawn, wiped, and the final stands on standard output."""
+    with terminal_of(columns=80) as terminal, standin_thread(talkative) as server:
+        monkeypatch.setattr("sys.stderr", terminal.file)
+        assert caption(server, wav(tmp_path / "a.wav")) == 0
+        assert server.peers[0].start.partials
+        assert terminal.seen() == "\r\x1b[K\x1b[2mon\x1b[0m\r\x1b[K"
+
+
+@pytest.mark.parametrize("value", ["9", "nan", "-1"])
+def test_a_wrong_value_is_named(value: str, tmp_path: Path, capsys: Capture) -> None:
+    with standin_thread() as server:
+        assert caption(server, wav(tmp_path / "a.wav"), "--temperature", value) == 1
+    assert "$.temperature" in capsys.readouterr().err
+    assert server.peers == []
+
+
+def test_an_output_that_cannot_be_written_is_named(tmp_path: Path, capsys: Capture) -> None:
+    assert caption("ws://127.0.0.1:1", wav(tmp_path / "a.wav"), "--output", tmp_path) == 1
+    assert f"cannot write {tmp_path}" in capsys.readouterr().err
+
+
+def test_a_reader_that_goes_ends_the_verb_quietly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """`captiond file … | head -1` prints no stack trace."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as stdout, standin_thread() as server:
+        monkeypatch.setattr("sys.stdout", stdout)
+        assert caption(server, wav(tmp_path / "a.wav")) == 1
+    assert capsys.readouterr().err == ""
+
+
+def test_raw_audio_comes_from_a_pipe(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    pcm = bytes(range(256)) * 20
+    with piped(monkeypatch) as writing, standin_thread() as server:
+        os.write(writing, pcm)
+        os.close(writing)
+        assert caption(server, "-", "--rate", "8000", "--encoding", "mulaw", "--channels", "2") == 0
+        assert os.get_blocking(sys.stdin.fileno())  # left as it was found
+    assert server.peers[0].start == Start(rate=8000, encoding="mulaw", channels=2, partials=False)
+    assert server.peers[0].audio == pcm
+    assert capsys.readouterr() == ("one\n", "")
+
+
+def test_a_pipe_is_captioned_while_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The daemon has each block before the next one is written: nothing waits for a full buffer."""
+    with piped(monkeypatch) as writing:
+
+        async def script(peer: Peer) -> None:
+            await peer.open()
+            for _ in range(3):
+                os.write(writing, b"ab")
+                await peer.until(bytes)
+            os.close(writing)
+            await peer.until(Stop)
+            await peer.send(closed())
+
+        with standin_thread(script) as server:
+            assert caption(server, "-") == 0
+        assert server.peers[0].audio == b"ababab"
+
+
+def test_raw_audio_comes_from_a_redirected_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pcm = tone(0.35).tobytes()
+    (tmp_path / "a.raw").write_bytes(pcm)
+    with (tmp_path / "a.raw").open() as stdin, standin_thread() as server:
+        monkeypatch.setattr("sys.stdin", stdin)
+        assert caption(server, "-") == 0
+    assert server.peers[0].start == Start(partials=False)
+    assert server.peers[0].audio == pcm
+
+
+@pytest.mark.parametrize(
+    ("source", "complaint"), [("/dev/null", "holds no audio"), ("/", "cannot be read")]
+)
+def test_standard_input_without_audio(
+    source: str, complaint: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    descriptor = os.open(source, os.O_RDONLY)
+
+    class Stdin:
+        def isatty(self) -> bool:
+            return False
+
+        def fileno(self) -> int:
+            return descriptor
+
+    monkeypatch.setattr("sys.stdin", Stdin())  # Python itself would refuse to open a directory
+    with standin_thread() as server:
+        assert caption(server, "-") == 1
+    os.close(descriptor)
+    assert complaint in capsys.readouterr().err
+
+
+def test_a_terminal_is_no_audio(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    with terminal_of(columns=80) as terminal:
+        monkeypatch.setattr("sys.stdin", terminal.file)
+        assert caption("ws://127.0.0.1:1", "-") == 1
+    assert "terminal" in capsys.readouterr().err
+
+
+def test_the_format_of_raw_audio_is_for_raw_audio(tmp_path: Path, capsys: Capture) -> None:
+    """A file knows its own rate: contradicting it is a mistake that is told, not ignored."""
+    assert caption("ws://127.0.0.1:1", wav(tmp_path / "a.wav"), "--rate", "8000") == 2
+    assert "--rate" in capsys.readouterr().err
+
+
+def test_realtime_pace_takes_as_long_as_the_sound(tmp_path: Path) -> None:
+    """The last block is not sent before its time."""
+    path = wav(tmp_path / "a.wav", seconds=0.5)
+    with standin_thread() as server:
+        began = time.monotonic()
+        assert caption(server, path, "--pace", "realtime") == 0
+        assert time.monotonic() - began >= 0.4
+    assert server.peers[0].audio == tone(0.5).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["INT", "TERM"]
+)
+def test_an_interrupt_gets_the_pending_finals(
+    number: signal.Signals, status: int, tmp_path: Path, capsys: Capture
+) -> None:
+    """Stop is sent, what was spoken is printed, the next file is not begun."""
+
+    async def script(peer: Peer) -> None:
+        await peer.open()
+        await peer.until(bytes)
+        os.kill(os.getpid(), number)
+        await peer.until(Stop)
+        await peer.send(final("spoken so far"), closed())
+
+    path = wav(tmp_path / "a.wav", seconds=60)
+    with standin_thread(script) as server:
+        assert caption(server, path, path, "--pace", "realtime") == status
+    assert len(server.peers) == 1
+    assert len(server.peers[0].audio) < 2 * 60 * RATE
+    assert capsys.readouterr() == ("spoken so far\n", "")
+
+
+def test_an_interrupt_does_not_wait_for_a_silent_pipe(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.open()
+        os.kill(os.getpid(), signal.SIGINT)
+        await peer.until(Stop)
+        await peer.send(final("so far"), closed())
+
+    with piped(monkeypatch) as writing, standin_thread(script) as server:
+        assert caption(server, "-") == 130
+        os.close(writing)
+    assert capsys.readouterr().out == "so far\n"
+
+
+def test_a_second_interrupt_insists(tmp_path: Path, capsys: Capture) -> None:
+    """A daemon that owes its finals for ever cannot hold the user."""
+
+    async def script(peer: Peer) -> None:
+        await peer.open()
+        await peer.until(bytes)
+        os.kill(os.getpid(), signal.SIGINT)
+        await peer.until(Stop)
+        os.kill(os.getpid(), signal.SIGINT)
+        await peer.websocket.wait_closed()
+
+    with standin_thread(script) as server:
+        assert caption(server, wav(tmp_path / "a.wav", seconds=60), "--pace", "realtime") == 130
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_fatal_error_comes_after_the_captions(tmp_path: Path, capsys: Capture) -> None:
+    """A daemon that shuts down in mid-file: what was spoken is printed, the reason told once."""
+
+    async def script(peer: Peer) -> None:
+        await peer.open()
+        await peer.until(bytes)
+        await peer.send(Error(code="shutting_down", message="bye", fatal=True), final("so far"))
+        await peer.send(closed())
+
+    with standin_thread(script) as server:
+        path = wav(tmp_path / "a.wav", seconds=60)
+        assert caption(server, path, "--pace", "realtime") == 1
+    out, err = capsys.readouterr()
+    assert out == "so far\n"
+    assert err == "captiond file: the daemon ended the session: bye (shutting_down)\n"
+
+
+def test_an_utterance_that_fails_shows_in_the_exit_status(tmp_path: Path, capsys: Capture) -> None:
+    """The rest of the file and the files after it are captioned all the same."""
+
+    async def script(peer: Peer) -> None:
+        await peer.open()
+        await peer.until(Stop)
+        await peer.send(Error(code="decode_failed", message="utterance 0", fatal=False))
+        await peer.send(final(""), final("next", 1.0, 2.0, utterance=1), closed())
+
+    path = wav(tmp_path / "a.wav")
+    with standin_thread(script) as server:
+        assert caption(server, path, path) == 1
+    out, err = capsys.readouterr()
+    assert out == "next\nnext\n"
+    assert err.count("utterance 0 (decode_failed)") == 2
+
+
+def test_the_sample_is_what_the_demo_needs() -> None:
+    """20 to 40 s of 16 kHz mono with a line of text for each utterance."""
+    clients = Path(__file__).parents[1] / "clients"
+    sample = soundfile.info(clients / "sample.flac")
+    assert (sample.samplerate, sample.channels) == (RATE, 1)
+    assert 20 <= sample.duration <= 40
+    lines = (clients / "sample.txt").read_text(encoding="utf-8").splitlines()
+    assert len(lines) > 5
+    assert all(lines)

@@ -1,0 +1,240 @@
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from model import load as loading
+from model.load import Checkpoint, ModelError, Package, load
+from tests.corpus import as_transformers
+from tests.test_ctranslate2 import write
+from tests.tiny import random_weights, tiny_config, tiny_tokens, write_tokenizer
+
+CONFIG = tiny_config()
+WEIGHTS = random_weights(CONFIG)
+
+
+def save_transformers(directory: Path, *, shards: int = 1) -> Path:
+    """The tiny model as `save_pretrained` writes it."""
+    checkpoint = Checkpoint("t", "tests", CONFIG, tiny_tokens(), WEIGHTS)
+    size = "100GB" if shards == 1 else "100KB"
+    model = as_transformers(checkpoint)
+    model.generation_config.suppress_tokens = [7, 8]
+    model.generation_config.begin_suppress_tokens = [9]
+    model.save_pretrained(directory, max_shard_size=size)
+    write_tokenizer(directory)
+    return directory
+
+
+def ctranslate2_variables(dtype: torch.dtype) -> dict[str, torch.Tensor]:
+    """Our names back to CTranslate2's."""
+    table = loading._ctranslate2_names(dict.fromkeys(_ctranslate2_layers(), torch.empty(0)))
+    variables = {stored: WEIGHTS[ours].to(dtype) for ours, ((stored,), _) in table.items()}
+    for room in ("encoder", "decoder"):
+        variables[f"{room}/num_heads"] = torch.tensor(2, dtype=torch.int16)
+        variables[f"{room}/pre_norm"] = torch.tensor(1, dtype=torch.int8)
+    return variables
+
+
+def _ctranslate2_layers() -> list[str]:
+    return [f"{room}/layer_{i}/x" for room in ("encoder", "decoder") for i in range(2)]
+
+
+def save_ctranslate2(directory: Path, dtype: torch.dtype = torch.float16) -> Path:
+    """The tiny model as faster-whisper users have it on disk."""
+    (directory / "model.bin").write_bytes(write(ctranslate2_variables(dtype)))
+    (directory / "config.json").write_text(
+        json.dumps({"suppress_ids": [7, 8], "suppress_ids_begin": [9], "lang_ids": []})
+    )
+    write_tokenizer(directory)
+    return directory
+
+
+def same(got: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> None:
+    assert got.keys() == wanted.keys()
+    for name, tensor in wanted.items():
+        assert torch.equal(got[name].float(), tensor.float()), name
+
+
+def test_a_transformers_directory(tmp_path: Path) -> None:
+    """Weights under our names, configuration and token rules of the checkpoint."""
+    checkpoint = load(str(save_transformers(tmp_path)))
+    same(checkpoint.weights, WEIGHTS)
+    assert checkpoint.config.max_target_positions == 64
+    assert (checkpoint.tokens.suppressed, checkpoint.tokens.suppressed_first) == ((7, 8), (9,))
+    assert checkpoint.name == tmp_path.name
+
+
+def test_a_sharded_directory(tmp_path: Path) -> None:
+    """Several safetensors files are one model."""
+    save_transformers(tmp_path, shards=2)
+    assert len(list(tmp_path.glob("model-*.safetensors"))) > 1
+    same(load(str(tmp_path)).weights, WEIGHTS)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_a_ctranslate2_directory(tmp_path: Path, dtype: torch.dtype) -> None:
+    """Shapes, heads and rules come from model.bin and config.json."""
+    checkpoint = load(str(save_ctranslate2(tmp_path, dtype)))
+    same(checkpoint.weights, {name: tensor.to(dtype) for name, tensor in WEIGHTS.items()})
+    for fact in ("d_model", "encoder_layers", "decoder_attention_heads", "max_target_positions"):
+        assert getattr(checkpoint.config, fact) == getattr(CONFIG, fact)
+    assert (checkpoint.tokens.suppressed, checkpoint.tokens.suppressed_first) == ((7, 8), (9,))
+
+
+def refused(directory: Path, words: str) -> None:
+    with pytest.raises(ModelError, match=words):
+        load(str(directory))
+
+
+def test_an_empty_directory_says_what_was_looked_for(tmp_path: Path) -> None:
+    refused(tmp_path, r"looked for model\.safetensors .* and model\.bin")
+
+
+def test_missing_and_unknown_tensors_are_listed(tmp_path: Path) -> None:
+    path = save_transformers(tmp_path) / "model.safetensors"
+    tensors = load_file(path)
+    tensors["model.encoder.extra"] = tensors.pop("model.encoder.conv1.bias")
+    save_file(tensors, path)
+    refused(
+        tmp_path, r"missing tensors \['encoder.conv1.bias'\], unknown tensors \['encoder.extra'"
+    )
+
+
+def test_damaged_files_are_refused_in_words(tmp_path: Path) -> None:
+    save_transformers(tmp_path)
+    (tmp_path / "config.json").write_text("{")
+    refused(tmp_path, "is not JSON")
+    (tmp_path / "config.json").write_text("[]")
+    refused(tmp_path, "does not hold a JSON object")
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    refused(tmp_path, "not whisper")
+    (tmp_path / "config.json").unlink()
+    refused(tmp_path, r"lacks config\.json")
+
+
+def test_a_truncated_safetensors_file_is_refused(tmp_path: Path) -> None:
+    path = save_transformers(tmp_path) / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:5000])
+    refused(tmp_path, "cannot be read")
+
+
+def test_a_truncated_model_bin_is_refused(tmp_path: Path) -> None:
+    path = save_ctranslate2(tmp_path) / "model.bin"
+    path.write_bytes(path.read_bytes()[:5000])
+    refused(tmp_path, "cut short")
+
+
+def test_a_directory_without_tokenizer_is_refused(tmp_path: Path) -> None:
+    save_ctranslate2(tmp_path)
+    (tmp_path / "tokenizer.json").unlink()
+    refused(tmp_path, "no tokenizer")
+
+
+def test_another_architecture_is_refused(tmp_path: Path) -> None:
+    save_transformers(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text()) | {"activation_function": "relu"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    refused(tmp_path, "only Whisper's own architecture")
+
+
+@pytest.mark.parametrize("name", ["enormous", "", "a/b/c", "./missing"])
+def test_an_unknown_name_lists_the_known_ones(name: str) -> None:
+    with pytest.raises(ModelError, match=r"neither a directory, nor a Hub id .* tiny, tiny\.en"):
+        load(name)
+
+
+@pytest.fixture
+def packaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Package:
+    """The tiny model split over two installed packages."""
+    whole = write(ctranslate2_variables(torch.float16))
+    for number, piece in ((1, whole[:1000]), (2, whole[1000:])):
+        home = tmp_path / f"tinypart{number}"
+        (home / "data").mkdir(parents=True)
+        (home / "__init__.py").touch()
+        (home / "data" / f"model.bin.part{number}").write_bytes(piece)
+    write_tokenizer(tmp_path / "tinypart1" / "data")
+    (tmp_path / "tinypart1" / "data" / "config.json").write_text("{}")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(loading, "_hub_cache", lambda _: None)
+    parts = (("tinypart1", "data/model.bin.part1"), ("tinypart2", "data/model.bin.part2"))
+    digest = hashlib.sha256(whole).hexdigest()
+    package = Package(("tinypart1", "tinypart2"), "tinypart1", "data", parts, digest)
+    monkeypatch.setitem(loading.PACKAGES, "base", package)
+    return package
+
+
+def test_a_package_in_parts(packaged: Package) -> None:
+    """The pieces are joined and checked; the checkpoint's source names the package."""
+    checkpoint = load("base")
+    same(checkpoint.weights, {name: tensor.half() for name, tensor in WEIGHTS.items()})
+    assert checkpoint.source == "package tinypart1"
+
+
+def test_a_damaged_package_is_refused(
+    packaged: Package, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A wrong hash or a missing piece names the command that mends it."""
+    monkeypatch.setitem(loading.PACKAGES, "base", replace(packaged, sha256="0" * 64))
+    with pytest.raises(ModelError, match=r"is damaged: SHA-256 .* pip install --force-reinstall"):
+        load("base")
+    shutil.rmtree(tmp_path / "tinypart2")
+    with pytest.raises(ModelError, match=r"lacks data/model\.bin\.part2 of tinypart2: pip install"):
+        load("base")
+
+
+# The Hub's own library reads its settings once, at import: hence another process.
+HUB = """
+import sys
+from model.load import ModelError, catalogue, load
+try:
+    print(load(sys.argv[1]).source)
+except ModelError as error:
+    print("ModelError", error)
+print([row for row in catalogue() if row.name == "small"])
+"""
+
+
+def hub(name: str, home: Path) -> str:
+    """Load `name` where the cache is `home` and the Hub refuses connections."""
+    env = os.environ | {"HF_HOME": str(home), "HF_ENDPOINT": "http://127.0.0.1:9"}
+    command = [sys.executable, "-c", HUB, name]
+    root = Path(__file__).parent.parent
+    done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_without_the_hub_the_error_says_what_to_do(tmp_path: Path) -> None:
+    out = hub("small", tmp_path)
+    assert "ModelError the model 'small' is not on this machine and could not be fetched" in out
+    assert "openai/whisper-small, Systran/faster-whisper-small" in out
+    assert "available=False" in out
+    assert "Traceback" not in out
+
+
+@pytest.mark.parametrize(
+    ("name", "repository", "kind"),
+    [
+        ("small", "openai--whisper-small", "transformers"),
+        ("small", "Systran--faster-whisper-small", "ctranslate2"),
+        ("someone/whisper", "someone--whisper", "transformers"),
+    ],
+)
+def test_the_hub_cache_is_used(tmp_path: Path, name: str, repository: str, kind: str) -> None:
+    """Both families of files, by short name and by id, without a connection."""
+    home = tmp_path / "hub" / f"models--{repository}"
+    snapshot = home / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    (home / "refs").mkdir()
+    (home / "refs" / "main").write_text("abc")
+    (save_transformers if kind == "transformers" else save_ctranslate2)(snapshot)
+    out = hub(name, tmp_path)
+    assert out.startswith(str(snapshot))
+    assert ("available=True" in out) == (name == "small")

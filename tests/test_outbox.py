@@ -1,0 +1,110 @@
+import asyncio
+
+import pytest
+
+from daemon.outbox import FULL, Lateness, Outbox
+from streaming.protocol import Error, Lag, Partial, ServerMessage, Speech
+from tests.fakes import PATIENCE
+
+
+def partial(text: str) -> Partial:
+    return Partial(utterance=0, start=0.0, end=1.0, text=text, stable=0)
+
+
+def speech(utterance: int) -> Speech:
+    return Speech(event="start", utterance=utterance, at=0.0)
+
+
+async def drain(outbox: Outbox) -> list[ServerMessage]:
+    messages = []
+    while (message := await asyncio.wait_for(outbox.get(), PATIENCE)) is not None:
+        messages.append(message)
+    return messages
+
+
+async def test_messages_leave_in_order_and_the_end_comes_last() -> None:
+    outbox = Outbox()
+    sent: list[ServerMessage] = [speech(0), Error(code="busy", message="", fatal=False), speech(1)]
+    for message in sent:
+        outbox.put(message)
+    outbox.end()
+    assert await drain(outbox) == sent
+
+
+async def test_a_newer_partial_takes_the_place_of_an_older_one() -> None:
+    """It leaves behind what was queued in between; so does a newer lag."""
+    outbox = Outbox()
+    lags = [Lag(seconds=seconds, shedding="nothing") for seconds in (1.0, 2.0)]
+    for message in (partial("a"), lags[0], speech(0), partial("b"), lags[1]):
+        outbox.put(message)
+    outbox.end()
+    assert await drain(outbox) == [speech(0), partial("b"), lags[1]]
+
+
+async def test_get_waits_for_a_message() -> None:
+    outbox = Outbox()
+    getting = asyncio.create_task(outbox.get())
+    await asyncio.sleep(0)
+    assert not getting.done()
+    outbox.put(speech(0))
+    assert await asyncio.wait_for(getting, PATIENCE) == speech(0)
+
+
+async def test_get_waits_for_the_end() -> None:
+    outbox = Outbox()
+    getting = asyncio.create_task(outbox.get())
+    await asyncio.sleep(0)
+    outbox.end()
+    assert await asyncio.wait_for(getting, PATIENCE) is None
+
+
+async def test_full_is_said_at_the_bound() -> None:
+    outbox = Outbox()
+    for number in range(FULL - 1):
+        outbox.put(speech(number))
+    assert not outbox.full
+    outbox.put(speech(FULL))
+    assert outbox.full
+    await outbox.get()
+    assert not outbox.full
+
+
+async def test_nothing_follows_the_end() -> None:
+    outbox = Outbox()
+    outbox.end()
+    with pytest.raises(AssertionError, match="after the last message"):
+        outbox.put(speech(0))
+
+
+def test_a_final_in_time_is_never_mentioned() -> None:
+    lateness = Lateness()
+    assert lateness.due is None
+    lateness.submitted(0, now=10.0)
+    assert lateness.due == 12.0
+    lateness.finished(0)
+    assert lateness.due is None
+    assert lateness.look(now=12.0) is None
+
+
+def test_lateness_is_told_every_second_and_its_end_once() -> None:
+    lateness = Lateness()
+    lateness.submitted(0, now=10.0)
+    lateness.submitted(1, now=11.0)
+    assert lateness.look(now=12.0) == Lag(seconds=2.0, shedding="partials")
+    assert lateness.due == 13.0
+    assert lateness.look(now=13.0) == Lag(seconds=3.0, shedding="partials")
+    lateness.finished(0)
+    lateness.finished(1)
+    lateness.submitted(2, now=13.5)
+    assert lateness.due == 14.0
+    assert lateness.look(now=14.0) == Lag(seconds=0.5, shedding="nothing")
+    assert lateness.outstanding == 1
+    assert lateness.due == 15.5
+    assert lateness.look(now=15.5) == Lag(seconds=2.0, shedding="partials")
+
+
+def test_a_session_without_partials_sheds_nothing() -> None:
+    lateness = Lateness()
+    lateness.sheds_partials = False
+    lateness.submitted(0, now=10.0)
+    assert lateness.look(now=12.5) == Lag(seconds=2.5, shedding="nothing")

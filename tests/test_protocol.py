@@ -1,0 +1,214 @@
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming import protocol
+from streaming.protocol import (
+    ClientMessage,
+    Closed,
+    DecodeFigures,
+    Error,
+    ErrorCode,
+    Final,
+    Flush,
+    Lag,
+    Limits,
+    Partial,
+    ProtocolError,
+    Ready,
+    ServerMessage,
+    Speech,
+    Start,
+    Stop,
+    decode_client,
+    decode_server,
+    encode,
+)
+
+ROOT = Path(__file__).parent.parent
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+COUNT = st.integers(0, 2**53)
+SECONDS = st.floats(0, 1e6)
+FIGURES = st.builds(
+    DecodeFigures, rounds=COUNT, proposed=COUNT, accepted=COUNT, reused=COUNT, ms=SECONDS
+)
+
+CLIENT_MESSAGES: st.SearchStrategy[ClientMessage] = st.one_of(
+    st.builds(Flush),
+    st.builds(Stop),
+    st.builds(
+        Start,
+        encoding=st.sampled_from(["s16le", "f32le", "mulaw", "alaw"]),
+        rate=st.integers(4_000, 384_000),
+        channels=st.integers(1, 16),
+        language=st.none() | TEXT | st.lists(TEXT, min_size=1, max_size=5),
+        task=st.sampled_from(["transcribe", "translate"]),
+        temperature=st.floats(0, 2),
+        seed=st.integers(0, 2**63 - 1),
+        partials=st.booleans(),
+        prompt=TEXT,
+    ),
+)
+
+SERVER_MESSAGES: st.SearchStrategy[ServerMessage] = st.one_of(
+    st.builds(
+        Ready,
+        session=TEXT,
+        model=TEXT,
+        drafter=st.none() | TEXT,
+        limits=st.builds(
+            Limits, frame_bytes=COUNT, utterance_seconds=SECONDS, buffered_seconds=SECONDS
+        ),
+    ),
+    st.builds(Speech, event=st.sampled_from(["start", "end"]), utterance=COUNT, at=SECONDS),
+    st.builds(Partial, utterance=COUNT, start=SECONDS, end=SECONDS, text=TEXT, stable=COUNT),
+    st.builds(
+        Final,
+        utterance=COUNT,
+        start=SECONDS,
+        end=SECONDS,
+        text=TEXT,
+        language=TEXT,
+        no_speech=st.floats(0, 1),
+        mean_logprob=st.floats(-100, 0),
+        decode=FIGURES,
+    ),
+    st.builds(Lag, seconds=SECONDS, shedding=st.sampled_from(["nothing", "partials"])),
+    st.builds(
+        Error, code=st.sampled_from(["bad_json", "internal"]), message=TEXT, fatal=st.booleans()
+    ),
+    st.builds(Closed, received=COUNT, speech=COUNT, silence=COUNT, refused=COUNT, finals=COUNT),
+)
+
+# JSON that comes near a message: the true keys and tags with any values.
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+NEAR_MISSES = st.dictionaries(
+    st.sampled_from(["type", "rate", "language", "encoding", "seed", "text", "x"]),
+    st.sampled_from(["start", "flush", "stop", "final", "s16le"]) | VALUES,
+).map(json.dumps)
+
+
+@given(CLIENT_MESSAGES)
+def test_what_a_client_encodes_the_daemon_decodes(message: ClientMessage) -> None:
+    assert decode_client(encode(message)) == message
+
+
+@given(SERVER_MESSAGES)
+def test_what_the_daemon_encodes_a_client_decodes(message: ServerMessage) -> None:
+    assert decode_server(encode(message)) == message
+
+
+def message_or_code(
+    decode: Callable[[str], ClientMessage | ServerMessage], text: str
+) -> ClientMessage | ServerMessage | ErrorCode:
+    """What `decode` makes of `text`; any exception but ProtocolError passes through."""
+    try:
+        return decode(text)
+    except ProtocolError as error:
+        return error.code
+
+
+@pytest.mark.parametrize("decode", [decode_client, decode_server])
+@given(text=st.text() | NEAR_MISSES | VALUES.map(json.dumps))
+def test_any_text_is_a_message_or_a_protocol_error(
+    decode: Callable[[str], ClientMessage | ServerMessage], text: str
+) -> None:
+    outcome = message_or_code(decode, text)
+    if isinstance(outcome, str):
+        assert outcome in {"bad_json", "bad_message"}
+    else:
+        assert decode(encode(outcome)) == outcome
+
+
+def test_every_field_of_start_has_a_default() -> None:
+    """The smallest start is 16 kHz mono int16, transcribed greedily, language detected."""
+    assert decode_client('{"type": "start"}') == Start()
+    assert (Start().encoding, Start().rate, Start().channels) == ("s16le", 16_000, 1)
+    assert (Start().language, Start().temperature) == (None, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        ("", "bad_json", "JSON"),
+        ('{"type": "start"', "bad_json", "truncated"),
+        ("\ud800", "bad_json", "UTF-8"),
+        ('{"a":' * 5_000, "bad_json", "nested"),
+        ("[]", "bad_message", "one of: start, flush, stop"),
+        ("{}", "bad_message", "one of: start, flush, stop"),
+        ('{"type": "begin"}', "bad_message", "'begin'"),
+        ('{"type": "begin"}', "bad_message", "one of: start, flush, stop"),
+        ('{"type": ["start"]}', "bad_message", "one of: start, flush, stop"),
+        ('{"type": "begin", oh', "bad_message", "one of: start, flush, stop"),
+        (
+            '{"type": "start", "rat": 1}',
+            "bad_message",
+            "`rat`; the fields of `start`: encoding, rate,",
+        ),
+        ('{"type": "flush", "now": true}', "bad_message", "the fields of `flush`: none"),
+        ('{"type": "start", "rate": "8k"}', "bad_message", "`$.rate`"),
+        ('{"type": "start", "rate": 3999}', "bad_message", "`int` >= 4000 - at `$.rate`"),
+        ('{"type": "start", "channels": 0}', "bad_message", "`$.channels`"),
+        ('{"type": "start", "encoding": "mp3"}', "bad_message", "'mp3' - at `$.encoding`"),
+        ('{"type": "start", "temperature": 2.5}', "bad_message", "`$.temperature`"),
+        ('{"type": "start", "language": []}', "bad_message", "`$.language`"),
+        ('{"type": "start", "seed": -1}', "bad_message", "`$.seed`"),
+    ],
+)
+def test_a_wrong_message_is_refused_saying_what_is_accepted(
+    text: str, code: str, said: str
+) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        decode_client(text)
+    assert caught.value.code == code
+    assert said in str(caught.value)
+
+
+def test_messages_of_the_other_direction_are_refused() -> None:
+    with pytest.raises(ProtocolError, match="one of: start, flush, stop"):
+        decode_client('{"type": "lag", "seconds": 1.0, "shedding": "nothing"}')
+    with pytest.raises(ProtocolError, match="one of: ready, speech, partial, final, lag"):
+        decode_server('{"type": "stop"}')
+
+
+def test_messages_cannot_be_changed() -> None:
+    with pytest.raises(AttributeError):
+        Flush().x = 1  # type: ignore[attr-defined]  # the point of the test
+    with pytest.raises(AttributeError):
+        Start().rate = 8_000  # type: ignore[misc]  # the point of the test
+
+
+def test_the_published_schema_is_what_the_module_prints() -> None:
+    """After a change, run `python -m streaming.protocol > docs/protocol.schema.json`."""
+    printed = subprocess.run(
+        [sys.executable, "-m", "streaming.protocol"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        encoding="utf-8",
+    ).stdout
+    assert (ROOT / "docs" / "protocol.schema.json").read_text("utf-8") == printed
+    assert json.loads(printed) == protocol.schema()
+
+
+def test_the_schema_names_every_message() -> None:
+    schema = protocol.schema()
+    assert set(schema["properties"]["client"]["discriminator"]["mapping"]) == {
+        "start",
+        "flush",
+        "stop",
+    }
+    assert {"Ready", "Speech", "Partial", "Final", "Lag", "Error", "Closed"} < set(schema["$defs"])

@@ -1,0 +1,147 @@
+"""The whole model with genuine weights, on real speech, against transformers."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+
+import pytest
+import torch
+from transformers import WhisperFeatureExtractor, WhisperForConditionalGeneration
+
+from model.engine import Engine, Request
+from model.load import PACKAGES, Checkpoint, load
+from tests.corpus import ABSENT, ROOT, as_transformers, greedy_reference, opened_like, recordings
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(not (ROOT / "manifest.tsv").is_file(), reason=ABSENT),
+]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _every_core() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@cache
+def checkpoint(name: str) -> Checkpoint:
+    return load(name)
+
+
+@cache
+def engine(name: str) -> Engine:
+    return Engine(checkpoint(name), slots=4)
+
+
+@cache
+def reference(name: str) -> WhisperForConditionalGeneration:
+    return as_transformers(checkpoint(name))
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"[a-z']+", text.lower())
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+@torch.inference_mode()
+def test_features_and_logits_equal_transformers(name: str) -> None:
+    """Log-mel within 1e-5, logits within 1e-4, along a real transcript."""
+    audio = recordings(under="librispeech_testother")[0].audio()
+    whisper, opening = engine(name).whisper, opened_like(checkpoint(name))
+    features = WhisperFeatureExtractor(feature_size=80)(
+        audio, sampling_rate=16_000, return_tensors="pt"
+    ).input_features
+    assert (engine(name).mel([audio], 1500) - features).abs().max() <= 1e-5
+    (said,) = engine(name).transcribe([Request(audio, language="en")])
+    tokens = torch.cat((opening, torch.tensor([said.tokens])), 1)
+    wanted = reference(name)(input_features=features, decoder_input_ids=tokens).logits
+    slot = engine(name).cache.rows(0, 1)
+    whisper.decoder.write_cross(whisper.encoder(features), slot)
+    zero, heard = torch.zeros(1, dtype=torch.int64), torch.tensor([1500])
+    got = whisper.decoder.logits(whisper.decoder(tokens, zero, heard, slot, 128, 1500))
+    assert (got - wanted).abs().max() <= 1e-4
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_tokens_equal_transformers_greedy(name: str) -> None:
+    """The same ids as `generate` on files of every kind: long, short, noisy, telephone, digits."""
+    files = [one for one in recordings(language="en") if one.seconds <= 30][::60]
+    audios = [one.audio()[: 30 * 16_000] for one in files]
+    ours = engine(name).transcribe(Request(audio, language="en") for audio in audios)
+    for one, audio, hypothesis in zip(files, audios, ours, strict=True):
+        theirs, _ = greedy_reference(checkpoint(name), reference(name), audio)
+        assert hypothesis.tokens == theirs, one.name
+
+
+def test_company_changes_no_token() -> None:
+    """Utterances decoded four at a time, full and fitted windows mixed, equal those alone."""
+    requests = [
+        Request(one.audio(), language="en", fitted_window=bool(number % 2))
+        for number, one in enumerate(recordings(under="librispeech_testother")[3:9])
+    ]
+    together = engine("base").transcribe(requests)
+    alone = [engine("base").transcribe([request])[0] for request in requests]
+    assert [one.tokens for one in together] == [one.tokens for one in alone]
+
+
+@pytest.mark.parametrize(
+    ("language", "under"), [("de", "german_kerstin"), ("es", "spanish_donadaniel")]
+)
+def test_languages_are_detected(language: str, under: str) -> None:
+    """Among all and among a set; a set without the true one still gives a member."""
+    audio = max(recordings(under=under), key=lambda one: one.seconds).audio()
+    every, among, without = engine("base").transcribe(
+        Request(audio, language=asked) for asked in (None, ("en", language), ("en", "zh"))
+    )
+    assert every.language == among.language == language
+    assert every.language_probability is not None
+    assert every.language_probability > 0.5
+    assert without.language in {"en", "zh"}
+
+
+def test_translation_writes_english() -> None:
+    """German speech, English words."""
+    one = max(recordings(under="german_kerstin"), key=lambda one: one.seconds)
+    said, translated = engine("base").transcribe(
+        Request(one.audio(), language="de", task=task) for task in ("transcribe", "translate")
+    )
+    english = {"the", "of", "and", "to", "a", "is", "in", "that", "it", "was", "he", "i"}
+    assert english & set(words(translated.text))
+    assert translated.text != said.text
+
+
+def test_silence_is_likelier_no_speech_than_speech() -> None:
+    """Whisper's no-speech probability tells the two apart."""
+    speech = recordings(under="librispeech_testother")[2].audio()
+    quiet = replace(Request(speech * 0), language="en")
+    loud = Request(speech, language="en")
+    silent, spoken = engine("base").transcribe([quiet, loud])
+    assert silent.no_speech > 0.3
+    assert spoken.no_speech < 0.1
+    assert spoken.mean_logprob > -0.5
+
+
+def test_a_prompt_changes_the_spelling() -> None:
+    """Names given as context are taken up."""
+    audio = recordings(under="librispeech_testother")[1].audio()
+    plain, prompted = engine("base").transcribe(
+        Request(audio, language="en", prompt=prompt)
+        for prompt in ("", "Mister Hayle and Mister Thorneton")
+    )
+    assert "Thornton" in plain.text
+    assert "Thorneton" in prompted.text
+
+
+def test_sampling_is_reproducible_and_warm() -> None:
+    """The same seed gives the same words, alone and in a batch; another seed others."""
+    audio = recordings(under="ami_meetings")[1].audio()
+    hot = Request(audio[: 10 * 16_000], language="en", temperature=1.0, seed=1)
+    (alone,) = engine("base").transcribe([hot])
+    batch = engine("base").transcribe([replace(hot), replace(hot, seed=2), replace(hot, seed=3)])
+    assert batch[0].tokens == alone.tokens
+    assert len({one.tokens for one in batch}) > 1

@@ -1,0 +1,339 @@
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from daemon.scheduler import Backlog, Result, Scheduler, Work
+from model.engine import Failure, Hypothesis, Request
+from tests.fakes import PATIENCE, ScriptedEngine
+
+SLOTS = 3
+
+
+def work(name: str, done: Callable[[Result, float], None] = lambda *_: None) -> Work:
+    """Work from a name such as "a1f": session a, utterance 1, final (or "p", partial)."""
+    session, utterance, kind = tuple(name)
+    request = Request(np.zeros(1600, np.float32), prompt=name)
+    return Work(session, int(utterance), kind == "f", request, done)
+
+
+def names(works: list[Work]) -> list[str]:
+    return [item.request.prompt for item in works]
+
+
+@pytest.mark.parametrize(
+    ("rule", "queued", "running", "slots", "taken"),
+    [
+        ("finals go before partials", "a0p b0f", "", 4, "b0f a0p"),
+        ("finals of a session keep their order", "a0f a1f a2f", "", 4, "a0f a1f a2f"),
+        ("sessions take turns", "a0f a1f a2f b0f c0f", "", 4, "a0f b0f c0f a1f"),
+        ("no partial while a final waits", "a0p b0f b1f", "c0f", 2, "b0f"),
+        ("a partial leaves the last slot free", "a0p b0p c0p", "", 3, "a0p b0p"),
+        ("... also with finals beside it", "a0p b0f", "c0f", 3, "b0f"),
+        ("... but not where there is only one", "a0p b0p", "", 1, "a0p"),
+        ("a final takes the last slot", "a0f", "b0f c0p", 3, "a0f"),
+        ("the newest partial alone is decoded", "a0p a0p a1p", "", 4, "a1p"),
+        ("it keeps its predecessor's place", "a0p b0p a1p", "", 2, "a1p"),
+        ("its utterance's final drops it", "a0p a0f", "", 4, "a0f"),
+        ("a later utterance's final drops it, too", "a0p a1f", "", 4, "a1f"),
+        ("an earlier utterance's final does not", "a1p a0f", "", 4, "a0f a1p"),
+        ("another session's final does not", "a0p b0f", "", 4, "b0f a0p"),
+        ("a session has one running partial", "a1p b0p", "a0p", 4, "b0p"),
+        ("a running final does not count as one", "a1p", "a0f", 4, "a1p"),
+        ("no slot, no work", "a0f b0p", "c0f d0f", 2, ""),
+        ("nothing queued, nothing taken", "", "", 4, ""),
+    ],
+)
+def test_policy(rule: str, queued: str, running: str, slots: int, taken: str) -> None:
+    """Each line is one sentence of the policy in the scheduler's docstring."""
+    backlog = Backlog()
+    for name in queued.split():
+        backlog.put(work(name))
+    assert names(backlog.take([work(name) for name in running.split()], slots)) == taken.split(), (
+        rule
+    )
+
+
+def test_superseded_partials_are_counted() -> None:
+    """Replaced by a newer one: one. Overtaken by their final: one."""
+    backlog = Backlog()
+    for name in ("a0p", "a0p", "b0p", "a0f"):
+        backlog.put(work(name))
+    assert backlog.superseded == 2
+    assert len(backlog) == 2
+
+
+class BacklogMachine(RuleBasedStateMachine):
+    """Any order of events: nothing lost but partials, bounds kept, finals in order, no starvation."""
+
+    sessions = st.sampled_from("abcd")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backlog = Backlog()
+        self.running: list[Work] = []
+        self.awaited: list[Work] = []  # finals put and not yet taken
+        self.utterance = 0
+
+    @rule(session=sessions, final=st.booleans())
+    def put(self, session: str, final: bool) -> None:
+        self.utterance += 1
+        request = Request(np.zeros(2, np.float32))
+        item = Work(session, self.utterance, final, request, lambda *_: None)
+        self.backlog.put(item)
+        if final:
+            self.awaited.append(item)
+
+    @rule()
+    def take(self) -> None:
+        before = len(self.running)
+        taken = self.backlog.take(self.running, SLOTS)
+        self.running += taken
+        assert len(self.running) <= SLOTS
+        finals = [item for item in taken if item.final]
+        assert taken[: len(finals)] == finals
+        for item in finals:
+            earlier = [other for other in self.awaited if other.session == item.session]
+            assert earlier[0] is item, "finals of a session in order"
+            self.awaited.remove(item)
+        if len(finals) < len(taken):
+            assert not self.awaited, "a partial joined while a final waited"
+            assert len(self.running) < SLOTS, "a partial took the last free slot"
+        if self.awaited:
+            assert len(self.running) == SLOTS, "a final waits beside a free slot"
+        if before == 0 and len(self.backlog):
+            assert taken, "idle with work at hand"
+        partials = [item.session for item in self.running if not item.final]
+        assert len(partials) == len(set(partials)), "two running partials of one session"
+
+    @rule(data=st.data())
+    def finish(self, data: st.DataObject) -> None:
+        if self.running:
+            self.running.remove(data.draw(st.sampled_from(self.running)))
+
+    @rule(session=sessions)
+    def drop(self, session: str) -> None:
+        self.backlog.drop(session)
+        self.awaited = [item for item in self.awaited if item.session != session]
+
+    @invariant()
+    def bounded(self) -> None:
+        assert len(self.awaited) <= len(self.backlog) <= len(self.awaited) + 4
+        oldest = min((item.submitted for item in self.awaited), default=None)
+        assert self.backlog.oldest_final == oldest
+
+
+TestBacklog = BacklogMachine.TestCase
+
+
+class Clients:
+    """Submits by name, and keeps what came back: name → result."""
+
+    def __init__(self, scheduler: Scheduler, engine: ScriptedEngine) -> None:
+        self.scheduler = scheduler
+        self.engine = engine
+        self.results: dict[str, Result] = {}
+        self.milliseconds: dict[str, float] = {}
+        self._changed = asyncio.Event()
+
+    def submit(self, *submitted: str) -> None:
+        for name in submitted:
+            self.scheduler.submit(work(name, lambda *answer, name=name: self._done(name, *answer)))
+
+    async def expect(self, *expected: str) -> None:
+        """Wait until exactly these have come back."""
+        async with asyncio.timeout(PATIENCE):
+            while len(self.results) < len(expected):
+                self._changed.clear()
+                await self._changed.wait()
+        assert sorted(self.results) == sorted(expected)
+
+    async def held(self) -> None:
+        """Wait until the engine is inside a round that was told to wait."""
+        assert await asyncio.to_thread(self.engine.entered.wait, PATIENCE)
+
+    def _done(self, name: str, result: Result, milliseconds: float) -> None:
+        assert name not in self.results, "two results"
+        assert threading.current_thread() is threading.main_thread()
+        self.results[name] = result
+        self.milliseconds[name] = milliseconds
+        self._changed.set()
+
+
+@asynccontextmanager
+async def scheduling(engine: ScriptedEngine) -> AsyncIterator[Clients]:
+    scheduler = Scheduler(lambda: engine, asyncio.get_running_loop())
+    assert await asyncio.wrap_future(scheduler.start()) is engine
+    try:
+        yield Clients(scheduler, engine)
+    finally:
+        engine.release()
+        assert await asyncio.to_thread(scheduler.stop, PATIENCE)
+        assert not [thread for thread in threading.enumerate() if thread.name == "engine"]
+
+
+async def test_results_come_back_on_the_loop() -> None:
+    engine = ScriptedEngine()
+    async with scheduling(engine) as clients:
+        clients.submit("a0f", "b0p")
+        await clients.expect("a0f", "b0p")
+        result = clients.results["a0f"]
+        assert isinstance(result, Hypothesis)
+        assert result.text == "1600"
+        assert clients.milliseconds["a0f"] >= 0
+        facts = clients.scheduler.facts()
+        assert (facts.finals, facts.partials, facts.failed) == (1, 1, 0)
+        assert (facts.waiting, facts.running, facts.lag, facts.idle) == (0, 0, 0.0, 0.0)
+    assert engine.threads == {"engine"}
+
+
+async def test_work_joins_between_two_rounds() -> None:
+    """What arrives during a round is admitted at its end, by the policy."""
+    engine = ScriptedEngine(slots=2)
+    async with scheduling(engine) as clients:
+        engine.hold()
+        clients.submit("x0f")
+        await clients.held()
+        clients.submit("a0p", "a1f", "a2f", "b0f", "c0p", "c0p")
+        facts = clients.scheduler.facts()
+        assert (facts.waiting, facts.running, facts.superseded) == (4, 1, 2)
+        engine.release()
+        await clients.expect("x0f", "a1f", "a2f", "b0f", "c0p")
+    assert [request.prompt for request in engine.admitted] == ["x0f", "a1f", "b0f", "a2f", "c0p"]
+    assert engine.most_occupied == 2
+
+
+async def test_lag_is_the_age_of_the_oldest_final_waiting_or_running() -> None:
+    engine = ScriptedEngine(slots=1)
+    async with scheduling(engine) as clients:
+        engine.hold()
+        clients.submit("a0p")
+        await clients.held()
+        assert clients.scheduler.facts().lag == 0.0
+        before = time.monotonic()
+        clients.submit("b0f")
+        after = time.monotonic()
+        lag, now = clients.scheduler.facts().lag, time.monotonic()
+        assert 0.0 <= lag <= now - before
+        assert clients.scheduler.facts().lag >= time.monotonic() - after - 0.1
+        assert clients.scheduler.facts().idle > 0.0
+        engine.release()
+        await clients.expect("a0p", "b0f")
+
+
+async def test_time_without_work_is_no_lack_of_progress() -> None:
+    """The first request after a quiet night does not make the daemon look stalled."""
+    engine = ScriptedEngine()
+    async with scheduling(engine) as clients:
+        clients.scheduler._last_progress -= 3600.0
+        assert clients.scheduler.facts().idle == 0.0
+        engine.hold()
+        clients.submit("a0f")
+        await clients.held()
+        assert clients.scheduler.facts().idle < 3600.0
+
+
+async def test_a_session_that_leaves_frees_queue_and_slots() -> None:
+    """Its running work is cancelled in the engine before anything else is admitted."""
+    engine = ScriptedEngine(slots=1)
+    async with scheduling(engine) as clients:
+        engine.hold()
+        clients.submit("a0f")
+        await clients.held()
+        clients.submit("a1f", "a2p", "b0f")
+        clients.scheduler.cancel("a")
+        facts = clients.scheduler.facts()
+        assert (facts.waiting, facts.running) == (1, 0)
+        engine.release()
+        await clients.expect("b0f")
+    assert [request.prompt for request in engine.cancelled] == ["a0f"]
+
+
+async def test_a_round_that_fails_costs_only_what_was_in_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its work fails with the reason, the log has the trace, and the next round is as good as new."""
+    engine = ScriptedEngine(slots=2)
+    async with scheduling(engine) as clients:
+        engine.hold()
+        clients.submit("a0f", "b0f", "c0f")
+        await clients.held()
+        running = [request.prompt for request in engine.occupied]
+        engine.fault = RuntimeError("out of luck")
+        with caplog.at_level(logging.ERROR):
+            engine.release()
+            await clients.expect("a0f", "b0f", "c0f")
+        assert [record.exc_info is not None for record in caplog.records] == [True]
+        for name, result in clients.results.items():
+            if name in running:
+                assert isinstance(result, Failure)
+                assert result.message == "the recogniser failed: out of luck"
+            else:
+                assert isinstance(result, Hypothesis)
+        assert sorted(request.prompt for request in engine.cancelled) == sorted(running)
+        assert clients.scheduler.facts().failed == len(running)
+        clients.submit("d0f")
+        await clients.expect("a0f", "b0f", "c0f", "d0f")
+
+
+async def test_a_request_that_the_engine_refuses_fails_alone() -> None:
+    engine = ScriptedEngine()
+    async with scheduling(engine) as clients:
+        refused: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        request = Request(np.zeros(1600, np.float32), language="xx")
+        clients.submit("a0f")
+        clients.scheduler.submit(Work("b", 0, True, request, lambda r, _: refused.set_result(r)))
+        result = await asyncio.wait_for(refused, PATIENCE)
+        assert isinstance(result, Failure)
+        assert "unknown language" in result.message
+        await clients.expect("a0f")
+
+
+async def test_a_failure_of_the_engine_is_passed_on() -> None:
+    async with scheduling(ScriptedEngine(text=lambda _: "unspeakable")) as clients:
+        clients.submit("a0f")
+        await clients.expect("a0f")
+        assert isinstance(clients.results["a0f"], Failure)
+
+
+async def test_an_idle_scheduler_computes_nothing() -> None:
+    """No polling: after its work the thread makes no further round, and uses no CPU time."""
+    engine = ScriptedEngine()
+    async with scheduling(engine) as clients:
+        clients.submit("a0f")
+        await clients.expect("a0f")
+        rounds, used = engine.rounds, time.process_time()
+        # An absence can be observed only over a while.
+        await asyncio.sleep(0.3)
+        assert engine.rounds == rounds
+        assert time.process_time() - used < 0.1
+
+
+async def test_loading_that_fails_is_told_to_whoever_waits() -> None:
+    def load() -> ScriptedEngine:
+        raise LookupError("no such model")
+
+    scheduler = Scheduler(load, asyncio.get_running_loop())
+    with pytest.raises(LookupError, match="no such model"):
+        await asyncio.wrap_future(scheduler.start())
+    assert scheduler.stop(PATIENCE)
+
+
+async def test_stop_gives_up_on_a_round_that_hangs_and_drops_what_waits() -> None:
+    engine = ScriptedEngine(slots=1)
+    async with scheduling(engine) as clients:
+        engine.hold()
+        clients.submit("a0f", "b0f")
+        await clients.held()
+        assert not clients.scheduler.stop(0.0)
+        engine.release()
+        await clients.expect("a0f")
+    facts = clients.scheduler.facts()
+    assert (facts.waiting, facts.running, facts.finals) == (1, 0, 1)

@@ -1,0 +1,322 @@
+from dataclasses import fields
+
+import hypothesis
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from streaming.segmenter import (
+    SMOOTHING,
+    STEPS,
+    Began,
+    Ended,
+    Event,
+    Segmenter,
+    Settings,
+    Signal,
+    State,
+    Tape,
+    quietest_point,
+)
+
+MS = 16  # samples
+FRAME = 30 * MS
+NO_AUDIO = np.zeros(0, np.float32)
+
+
+class Run:
+    """A segmenter fed with frames whose samples are their own session time."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.segmenter = Segmenter(settings or Settings(), FRAME)
+        self.events: list[Event] = []
+        self._judged: list[NDArray[np.bool_]] = []
+        self._flushes: list[int] = []  # sample indices
+
+    def frames(self, count: int, *, speech: bool) -> "Run":
+        for _ in range(count):
+            self.events += self.segmenter.push(self._clock(FRAME), speech=speech)
+            self._judged.append(np.full(FRAME, speech))
+        return self
+
+    def flush(self, rest: int = 0) -> "Run":
+        self.events += self.segmenter.flush(self._clock(rest))
+        self._judged.append(np.zeros(rest, bool))
+        self._flushes.append(self.segmenter.position)
+        return self
+
+    def _clock(self, samples: int) -> NDArray[np.float32]:  # exact below 2**24 samples
+        now = self.segmenter.position
+        return np.arange(now, now + samples, dtype=np.float32)
+
+    @property
+    def judged(self) -> NDArray[np.bool_]:
+        """Whether each sample so far was judged speech: [samples]."""
+        return np.concatenate(self._judged)
+
+    @property
+    def bursts(self) -> list[tuple[int, int]]:
+        """The maximal ranges judged speech that no flush divides."""
+        stretches = np.split(self.judged, self._flushes)
+        offsets = [0, *self._flushes]
+        return [
+            (offset + int(start), offset + int(stop))
+            for offset, stretch in zip(offsets, stretches, strict=True)
+            for start, stop in np.flatnonzero(
+                np.diff(np.concatenate([[False], stretch, [False]]))
+            ).reshape(-1, 2)
+        ]
+
+    @property
+    def ended(self) -> list[Ended]:
+        return [event for event in self.events if isinstance(event, Ended)]
+
+    @property
+    def ranges(self) -> list[tuple[int, int]]:
+        return [(event.start, event.stop) for event in self.ended]
+
+
+def test_an_utterance_has_its_pre_roll_and_post_roll() -> None:
+    run = Run().frames(50, speech=False).frames(20, speech=True).frames(50, speech=False)
+    assert run.ranges == [(50 * FRAME - 300 * MS, 70 * FRAME + 200 * MS)]
+
+
+def test_an_utterance_begins_once_the_burst_has_reached_the_minimum() -> None:
+    run = Run().frames(20, speech=False).frames(3, speech=True)
+    assert run.events == []
+    run.frames(1, speech=True)
+    assert run.events == [Began(20 * FRAME - 300 * MS)]
+
+
+def test_an_utterance_ends_once_the_pause_has_reached_the_endpoint() -> None:
+    """500 ms of silence are 17 frames of 30 ms; the 16th does not end it yet."""
+    run = Run().frames(20, speech=True).frames(16, speech=False)
+    assert run.ended == []
+    run.frames(1, speech=False)
+    assert len(run.ended) == 1
+
+
+def test_speech_within_the_endpoint_silence_goes_on_with_the_utterance() -> None:
+    run = Run().frames(10, speech=True).frames(16, speech=False)
+    run.frames(10, speech=True).frames(17, speech=False)
+    assert run.ranges == [(0, 36 * FRAME + 200 * MS)]
+
+
+def test_a_burst_below_the_minimum_leaves_no_trace() -> None:
+    run = Run()
+    for _ in range(20):
+        run.frames(3, speech=True).frames(1, speech=False)
+    assert run.flush().events == []
+    assert run.segmenter.silence == run.segmenter.position
+
+
+def test_pre_roll_never_reaches_into_the_utterance_before() -> None:
+    run = Run(Settings(endpoint_silence_ms=210))
+    for _ in range(2):
+        run.frames(10, speech=True).frames(7, speech=False)
+    assert run.ranges == [
+        (0, 10 * FRAME + 200 * MS),
+        (10 * FRAME + 200 * MS, 27 * FRAME + 200 * MS),
+    ]
+
+
+def test_a_flush_in_speech_takes_everything_up_to_it() -> None:
+    run = Run().frames(10, speech=True).flush(rest=123)
+    assert run.ranges == [(0, 10 * FRAME + 123)]
+
+
+def test_a_flush_in_a_pause_takes_no_more_than_the_post_roll() -> None:
+    run = Run().frames(10, speech=True).frames(12, speech=False).flush(rest=123)
+    assert run.ranges == [(0, 10 * FRAME + 200 * MS)]
+
+
+def test_a_flush_takes_a_burst_below_the_minimum_for_an_utterance() -> None:
+    """Its end was cut off: it may be the beginning of a word."""
+    run = Run().frames(1, speech=True).flush(rest=5)
+    assert run.events[0] == Began(0)
+    assert run.ranges == [(0, FRAME + 5)]
+
+
+def test_a_flush_in_silence_ends_nothing() -> None:
+    assert Run().flush().frames(30, speech=False).flush(rest=7).events == []
+
+
+def test_gapless_speech_is_cut_at_the_quietest_point_before_the_cap() -> None:
+    """A dip of 200 ms two seconds before the cap is where the first utterance ends."""
+    noise = np.random.default_rng(1).uniform(-0.5, 0.5, 75 * 16_000).astype(np.float32)
+    dip = 28 * 16_000
+    noise[dip - 100 * MS : dip + 100 * MS] *= 0.1
+    segmenter = Segmenter(Settings(), FRAME)
+    events: list[Event] = []
+    for at in range(0, len(noise), FRAME):
+        events += segmenter.push(noise[at : at + FRAME], speech=True)
+    events += segmenter.flush(NO_AUDIO)
+    ended = [event for event in events if isinstance(event, Ended)]
+    assert abs(ended[0].stop - dip) <= 30 * MS
+    assert [event.start for event in ended] == [0, *(event.stop for event in ended[:-1])]
+    assert all(25 * 16_000 <= event.stop - event.start <= 30 * 16_000 for event in ended[:-1])
+    np.testing.assert_array_equal(np.concatenate([event.audio for event in ended]), noise)
+
+
+def test_the_audio_of_an_open_utterance_can_be_read() -> None:
+    run = Run().frames(20, speech=False).frames(10, speech=True)
+    start = run.segmenter.start
+    assert start == 20 * FRAME - 300 * MS
+    np.testing.assert_array_equal(
+        run.segmenter.audio(start, 30 * FRAME), np.arange(start, 30 * FRAME)
+    )
+
+
+def test_a_cut_ends_one_utterance_and_begins_the_next_at_once() -> None:
+    run = Run().frames(1_001, speech=True)
+    began, ended, again = run.events
+    assert isinstance(ended, Ended)
+    assert (began, again) == (Began(0), Began(ended.stop))
+
+
+def test_the_cap_ends_an_utterance_that_pauses() -> None:
+    """It is not cut: what would follow the cut is no speech."""
+    run = Run().frames(995, speech=True).frames(6, speech=False)
+    assert run.ranges == [(0, 1_000 * FRAME)]
+    assert run.segmenter.start is None
+
+
+def test_a_flush_at_the_cap_keeps_to_it() -> None:
+    run = Run().frames(1_000, speech=True).flush(rest=10)
+    assert run.ended[0].stop < 1_000 * FRAME
+    assert run.ranges[1] == (run.ended[0].stop, 1_000 * FRAME + 10)
+
+
+# Runs of frames judged alike, and flushes with so many samples left over.
+Script = list[list[tuple[bool, int]] | int]
+
+JUDGED = st.lists(st.tuples(st.booleans(), st.integers(1, 40)), max_size=25)
+STEADY = st.tuples(st.booleans(), st.integers(900, 1_100))
+FLUSH = st.integers(0, FRAME - 1)
+SCRIPT = st.lists(st.one_of(JUDGED, JUDGED, STEADY.map(lambda run: [run]), FLUSH), max_size=6)
+SETTINGS = st.builds(
+    Settings,
+    minimum_speech_ms=st.integers(30, 400),
+    pre_roll_ms=st.integers(300, 800),
+    post_roll_ms=st.integers(30, 200),
+    endpoint_silence_ms=st.integers(200, 900),
+    cap_ms=st.integers(10_000, 30_000),
+    cut_search_ms=st.integers(1_000, 6_000),
+)
+
+
+def play(script: Script, settings: Settings) -> Run:
+    """Run the script, and a flush at its end."""
+    run = Run(settings)
+    for step in script:
+        if isinstance(step, int):
+            run.flush(rest=step)
+        else:
+            for speech, count in step:
+                run.frames(count, speech=speech)
+    return run.flush()
+
+
+@given(SCRIPT, SETTINGS)
+@hypothesis.settings(deadline=None)
+def test_utterances_are_in_order_within_the_cap_and_hold_all_speech_once(
+    script: Script, settings: Settings
+) -> None:
+    run = play(script, settings)
+    judged = run.judged
+    covered = np.zeros(len(judged), int)
+    position = 0
+    for began, ended in zip(run.events[::2], run.events[1::2], strict=True):
+        assert isinstance(began, Began)
+        assert isinstance(ended, Ended)
+        assert position <= began.start == ended.start < ended.stop <= len(judged)
+        assert ended.stop - ended.start <= settings.cap_ms * MS
+        np.testing.assert_array_equal(ended.audio, np.arange(ended.start, ended.stop))
+        covered[ended.start : ended.stop] += 1
+        position = ended.stop
+    assert covered.max(initial=0) <= 1
+    for start, stop in run.bursts:
+        if stop - start >= settings.minimum_speech_ms * MS:
+            assert covered[start:stop].all()
+    assert run.segmenter.speech == covered.sum()
+    assert run.segmenter.silence == len(covered) - covered.sum()
+
+
+def test_the_table_holds_every_step_but_the_impossible() -> None:
+    """What counts samples of a burst, a pause or an utterance needs a burst, pause or utterance."""
+    missing = {(state, signal) for state in State for signal in Signal} - set(STEPS)
+    assert missing == {
+        (State.SILENCE, Signal.ENOUGH),
+        (State.SPEECH, Signal.ENOUGH),
+        (State.PAUSE, Signal.ENOUGH),
+        (State.SILENCE, Signal.EXPIRED),
+        (State.BURST, Signal.EXPIRED),
+        (State.SPEECH, Signal.EXPIRED),
+        (State.SILENCE, Signal.FULL),
+        (State.BURST, Signal.FULL),
+    }
+
+
+def test_memory_stays_the_same_over_two_hours() -> None:
+    """Utterances, silence and cuts use one array that never grows."""
+    segmenter = Segmenter(Settings(), FRAME)
+    array = segmenter._tape._samples
+    frame = np.zeros(FRAME, np.float32)
+    for index in range(2 * 3_600 * 1_000 // 30):
+        segmenter.push(frame, speech=index % 4_000 < 2_500)
+    assert segmenter._tape._samples is array
+    assert len(array) < 31 * 16_000
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 40)), max_size=30))
+def test_the_tape_reads_what_was_written_and_not_forgotten(steps: list[tuple[int, int]]) -> None:
+    tape = Tape(100)
+    written = np.zeros(0, np.float32)
+    kept = 0
+    for samples, back in steps:
+        kept = max(kept, len(written) - min(back, 70))
+        tape.forget(kept)
+        fresh = np.arange(len(written), len(written) + samples, dtype=np.float32)
+        tape.append(fresh)
+        written = np.concatenate([written, fresh])
+        np.testing.assert_array_equal(tape.read(kept, tape.stop), written[kept:])
+    if kept:
+        with pytest.raises(AssertionError):
+            tape.read(kept - 1, kept)
+
+
+def test_what_the_tape_gave_is_a_copy() -> None:
+    tape = Tape(4)
+    tape.append(np.arange(1, 5, dtype=np.float32))
+    read = tape.read(0, 4)
+    tape.forget(4)
+    tape.append(np.arange(5, 9, dtype=np.float32))
+    np.testing.assert_array_equal(read, [1, 2, 3, 4])
+
+
+@given(st.integers(SMOOTHING // 2, 20_000 - SMOOTHING // 2))
+def test_the_quietest_point_is_the_middle_of_the_dip(middle: int) -> None:
+    audio = np.ones(20_000, np.float32)
+    audio[middle - SMOOTHING // 2 : middle + SMOOTHING // 2] = 0.0
+    assert quietest_point(audio) == middle
+
+
+def test_of_equally_quiet_points_the_last_is_taken() -> None:
+    assert quietest_point(np.zeros(20_000, np.float32)) == 20_000 - SMOOTHING // 2
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Settings)])
+def test_a_setting_out_of_range_is_refused_naming_the_range(name: str) -> None:
+    low, high = next(f.metadata["range"] for f in fields(Settings) if f.name == name)
+    for value in (low - 1, high + 1):
+        with pytest.raises(ValueError, match=rf"{name} is {value}: .* {low} … {high}"):
+            Settings(**{name: value})
+
+
+def test_a_post_roll_longer_than_the_endpoint_silence_is_refused() -> None:
+    with pytest.raises(
+        ValueError, match=r"post_roll_ms is 200: .* endpoint_silence_ms, which is 150"
+    ):
+        Settings(endpoint_silence_ms=150)

@@ -1,0 +1,74 @@
+import asyncio
+import logging
+import os
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+from websockets.exceptions import ConnectionClosed
+
+from daemon import cli
+from daemon.config import Config
+from daemon.serve import physical_cores, serve
+from daemon.server import Daemon
+from streaming.protocol import Start
+from tests.fakes import PATIENCE, ScriptedEngine
+from tests.wire import calling, until
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_signals_stop_the_daemon(
+    number: signal.Signals, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And the log said where it was ready, with the port it chose."""
+    daemon = Daemon(Config(port=0), ScriptedEngine)
+    with caplog.at_level(logging.INFO, logger="daemon"):
+        running = asyncio.create_task(serve(daemon))
+        await asyncio.wait_for(daemon.ready.wait(), PATIENCE)
+        assert f"ready on ws://127.0.0.1:{daemon.port} (model scripted, " in caplog.text
+    async with calling(daemon) as client:
+        await until(lambda: bool(daemon._connections))
+        os.kill(os.getpid(), number)
+        assert (await client.hang_up())[0] == 1001
+    await asyncio.wait_for(running, PATIENCE)
+    with pytest.raises(ConnectionClosed):
+        await client.say(Start())
+
+
+def test_serve_explains_a_model_that_cannot_be_had(capsys: pytest.CaptureFixture[str]) -> None:
+    """One sentence and status 1, not a trace."""
+    assert cli.main(["serve", "--port", "0", "--model", "no such model"]) == 1
+    error = [line for line in capsys.readouterr().err.splitlines() if "captiond serve:" in line]
+    assert len(error) == 1
+    assert "no such model" in error[0]
+
+
+def test_serve_explains_a_port_in_use(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert cli.main(["serve", "--port", str(port)]) == 1
+    error = capsys.readouterr().err
+    assert f"cannot listen on 127.0.0.1, port {port}" in error
+    assert "Traceback" not in error
+
+
+@pytest.mark.parametrize(
+    ("siblings", "cores"),
+    [
+        ({0: "0-1", 1: "0-1", 2: "2-3", 3: "2-3"}, 2),
+        ({0: "0", 1: "1", 2: "2", 3: "3"}, 4),
+        ({}, 4),
+        ({0: "0-1", 1: "0-1"}, 3),
+    ],
+)
+def test_hardware_threads_of_one_core_count_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, siblings: dict[int, str], cores: int
+) -> None:
+    """A decoder gains nothing from two threads on one core's arithmetic units."""
+    for cpu, text in siblings.items():
+        folder = tmp_path / f"cpu{cpu}" / "topology"
+        folder.mkdir(parents=True)
+        (folder / "thread_siblings_list").write_text(text + "\n")
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3})
+    assert physical_cores(tmp_path) == cores

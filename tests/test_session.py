@@ -1,0 +1,302 @@
+import numpy as np
+import pytest
+
+from streaming.protocol import Closed, Error, Final, Partial, ProtocolError, Speech
+from streaming.segmenter import Settings
+from streaming.session import Decode
+from tests.streams import (
+    RATE,
+    Heard,
+    answer,
+    closing,
+    decodes,
+    finals,
+    hear,
+    loud,
+    partials,
+    quiet,
+    ranges,
+    s16,
+    session,
+)
+
+# The line: bytes to work, hypotheses to messages.
+
+
+def test_an_utterance_gives_start_partial_work_end_and_final_work() -> None:
+    stream = session()
+    outputs = hear(stream, quiet(0.9), loud(0.9), quiet(0.6))
+    begin, *between, end, final = outputs
+    assert begin == Speech(event="start", utterance=0, at=0.6)
+    assert [(work.start, work.stop) for work in decodes(between)] == [
+        (9_600, 17_760),
+        (9_600, 25_920),
+        (9_600, 34_080),
+    ]
+    assert end == Speech(event="end", utterance=0, at=2.0)
+    assert isinstance(final, Decode)
+    assert (final.utterance, final.start, final.stop, final.final) == (0, 9_600, 32_000, True)
+
+
+def test_the_final_decode_carries_the_utterance_sample_by_sample() -> None:
+    audio = np.concatenate([quiet(1), loud(1), quiet(1)])
+    stream = session(encoding="f32le")
+    (work,) = finals(stream.feed(audio.astype("<f4").tobytes()))
+    np.testing.assert_array_equal(work.audio, audio[work.start : work.stop])
+    assert work.audio.dtype == np.float32
+
+
+def test_a_partial_decode_keeps_its_audio_while_the_session_goes_on() -> None:
+    stream = session(encoding="f32le")
+    first = partials(stream.feed(loud(1).astype("<f4").tobytes()))[0]
+    before = first.audio.copy()
+    stream.feed(np.full(40 * RATE, 0.9, "<f4").tobytes())
+    np.testing.assert_array_equal(first.audio, before)
+
+
+def test_a_final_hypothesis_becomes_a_final_message_with_all_figures() -> None:
+    stream = session()
+    (work,) = finals(hear(stream, loud(1), quiet(1)))
+    (final,) = stream.accept(work, Heard(" Yes. "), ms=12.5)
+    assert isinstance(final, Final)
+    assert (final.utterance, final.start, final.end, final.text) == (
+        0,
+        0.0,
+        work.stop / RATE,
+        "Yes.",
+    )
+    assert (final.language, final.no_speech, final.mean_logprob) == ("en", 0.25, -0.5)
+    figures = final.decode
+    assert (figures.rounds, figures.proposed, figures.accepted, figures.reused) == (4, 9, 7, 3)
+    assert figures.ms == 12.5
+
+
+def test_a_partial_hypothesis_becomes_a_partial_message_with_its_stable_prefix() -> None:
+    stream = session()
+    first, second = partials(hear(stream, loud(1.05)))
+    assert stream.accept(first, Heard("it is"), 1.0) == [
+        Partial(utterance=0, start=0.0, end=first.stop / RATE, text="it is", stable=0)
+    ]
+    assert stream.accept(second, Heard("it is not"), 1.0) == [
+        Partial(utterance=0, start=0.0, end=second.stop / RATE, text="it is not", stable=5)
+    ]
+
+
+def test_a_partial_hypothesis_without_text_is_not_shown() -> None:
+    stream = session()
+    first, second = partials(hear(stream, loud(1.05)))
+    assert stream.accept(first, Heard(" "), 1.0) == []
+    assert len(stream.accept(second, Heard("yes"), 1.0)) == 1
+
+
+def test_a_partial_older_than_one_accepted_yields_nothing() -> None:
+    stream = session()
+    first, second = partials(hear(stream, loud(1.05)))
+    assert len(stream.accept(second, Heard("it is"), 1.0)) == 1
+    assert stream.accept(first, Heard("it"), 1.0) == []
+    assert stream.accept(second, Heard("it is"), 1.0) == []
+
+
+def test_a_partial_after_the_end_of_its_utterance_yields_nothing() -> None:
+    stream = session()
+    first = partials(hear(stream, loud(1)))[0]
+    stream.flush()
+    assert stream.accept(first, Heard("late"), 1.0) == []
+    hear(stream, loud(1))
+    assert stream.accept(first, Heard("later still"), 1.0) == []
+
+
+def test_a_stable_prefix_does_not_reach_into_the_next_utterance() -> None:
+    stream = session()
+    for work in partials(hear(stream, loud(1.05))):
+        stream.accept(work, Heard("one two"), 1.0)
+    stream.flush()
+    work = partials(hear(stream, loud(1)))[0]
+    (partial,) = stream.accept(work, Heard("one two"), 1.0)
+    assert isinstance(partial, Partial)
+    assert (partial.utterance, partial.stable) == (1, 0)
+
+
+def test_partials_come_at_the_interval_in_new_audio() -> None:
+    stream = session(Settings(partial_interval_ms=300))
+    stops = [work.stop for work in partials(hear(stream, loud(1.51)))]
+    assert stops == [4_800, 9_600, 14_400, 19_200, 24_000]
+
+
+def test_of_partials_due_in_one_call_only_the_newest_is_given_out() -> None:
+    """A large frame would else cost a copy of up to 30 s for every half second in it."""
+    stream = session(Settings(partial_interval_ms=300))
+    assert [work.stop for work in partials(stream.feed(s16(loud(1.3))))] == [19_200]
+    assert [work.stop for work in partials(stream.feed(s16(loud(0.1))))] == []
+    assert [work.stop for work in partials(stream.feed(s16(loud(0.1))))] == [24_000]
+    ended = stream.feed(s16(loud(2), quiet(1)))
+    assert [work.final for work in decodes(ended)] == [True]
+
+
+def test_no_partials_are_asked_for_where_none_are_wanted() -> None:
+    stream = session(partials=False)
+    assert [work.final for work in decodes(hear(stream, loud(5), quiet(1)))] == [True]
+
+
+def test_finals_leave_in_order_whatever_the_order_they_are_accepted_in() -> None:
+    stream = session()
+    works = finals(hear(stream, *[loud(0.5), quiet(1)] * 3))
+    assert stream.accept(works[2], Heard("c"), 1.0) == []
+    assert [m.text for m in stream.accept(works[0], Heard("a"), 1.0) if isinstance(m, Final)] == [
+        "a"
+    ]
+    outputs = stream.accept(works[1], Heard("b"), 1.0)
+    assert [m.text for m in outputs if isinstance(m, Final)] == ["b", "c"]
+
+
+def test_a_failed_final_is_an_error_and_an_empty_final_in_its_place() -> None:
+    stream = session(language="de")
+    works = finals(hear(stream, *[loud(0.5), quiet(1)] * 2))
+    assert stream.fail(works[1], "out of memory") == []
+    first, error, empty = stream.accept(works[0], Heard("a"), 1.0)
+    assert isinstance(first, Final)
+    assert error == Error(
+        code="decode_failed",
+        message="utterance 1 could not be recognised: out of memory",
+        fatal=False,
+    )
+    assert isinstance(empty, Final)
+    assert (empty.utterance, empty.text, empty.language) == (1, "", "de")
+    assert (empty.start, empty.end) == (works[1].start / RATE, works[1].stop / RATE)
+
+
+def test_a_failed_partial_yields_nothing() -> None:
+    stream = session()
+    assert stream.fail(partials(hear(stream, loud(1)))[0], "cancelled") == []
+
+
+def test_a_final_settled_twice_is_our_own_mistake() -> None:
+    stream = session()
+    (work,) = finals(hear(stream, loud(1), quiet(1)))
+    stream.accept(work, Heard("a"), 1.0)
+    with pytest.raises(AssertionError, match="utterance 0 settled twice"):
+        stream.accept(work, Heard("a"), 1.0)
+
+
+def test_the_backlog_counts_the_samples_whose_final_is_outstanding() -> None:
+    stream = session()
+    first, second = finals(hear(stream, *[loud(0.5), quiet(1)] * 2))
+    assert stream.backlog_samples == len(first.audio) + len(second.audio)
+    stream.accept(second, Heard("b"), 1.0)
+    assert stream.backlog_samples == len(first.audio)
+    stream.fail(first, "no")
+    assert stream.backlog_samples == 0
+
+
+# Flush, stop and the account.
+
+
+def test_a_session_without_audio_closes_with_zeros() -> None:
+    stream = session()
+    assert stream.stop() == [Closed(received=0, speech=0, silence=0, refused=0, finals=0)]
+    assert stream.closed
+
+
+def test_stop_ends_the_open_utterance_and_closes_with_its_final() -> None:
+    """The tail is not lost, however short the time since the last word."""
+    stream = session()
+    outputs = hear(stream, loud(0.7))
+    outputs += stream.stop()
+    assert not stream.closed
+    (work,) = finals(outputs)
+    assert (work.start, work.stop) == (0, round(0.7 * RATE))
+    final, closed = stream.accept(work, Heard("bye"), 1.0)
+    assert isinstance(final, Final)
+    assert closed == Closed(received=11_200, speech=11_200, silence=0, refused=0, finals=1)
+    assert stream.closed
+
+
+def test_stop_is_idempotent() -> None:
+    stream = session()
+    hear(stream, loud(1))
+    assert stream.stop() != []
+    assert stream.stop() == []
+
+
+def test_closed_waits_for_every_final_of_a_backlog() -> None:
+    stream = session()
+    works = finals([*hear(stream, *[loud(0.5), quiet(1)] * 3, loud(0.5)), *stream.stop()])
+    assert len(works) == 4
+    for work in reversed(works[1:]):
+        assert stream.accept(work, Heard("x"), 1.0) == []
+    outputs = stream.fail(works[0], "no")
+    assert [type(message) for message in outputs] == [Error, Final, Final, Final, Final, Closed]
+    assert closing(outputs).finals == 4
+
+
+@pytest.mark.parametrize("call", ["feed", "flush"])
+def test_nothing_may_follow_stop(call: str) -> None:
+    stream = session()
+    stream.stop()
+    with pytest.raises(ProtocolError, match="nothing may follow stop") as caught:
+        stream.feed(b"") if call == "feed" else stream.flush()
+    assert caught.value.code == "bad_order"
+
+
+def test_flush_gives_the_last_word_at_once_and_the_stream_goes_on() -> None:
+    stream = session()
+    outputs = hear(stream, loud(0.5))
+    outputs += stream.flush()
+    outputs += hear(stream, loud(0.5))
+    outputs += stream.flush()
+    assert ranges(outputs) == [(0, 8_000), (8_000, 16_000)]
+
+
+@pytest.mark.parametrize("rate", [8_000, 44_100, 48_000])
+def test_flush_takes_what_the_resampler_holds_back(rate: int) -> None:
+    """Up to a tenth of a second of the last word would else wait for more audio."""
+    stream = session(rate=rate)
+    tone = 0.5 * np.sin(2 * np.pi * 500 * np.arange(rate // 2) / rate)
+    outputs = [*hear(stream, tone.astype(np.float32)), *stream.flush()]
+    assert ranges(outputs) == [(0, 8_000)]
+
+
+def test_flush_without_an_open_utterance_yields_nothing() -> None:
+    stream = session()
+    assert stream.flush() == []
+    assert hear(stream, quiet(1)) == []
+    assert stream.flush() == []
+
+
+@pytest.mark.parametrize("milliseconds", [80, 200, 400, 900])
+def test_a_short_word_on_its_own_is_answered(milliseconds: int) -> None:
+    """A client that says "yes" and stops gets a final, however short it was."""
+    stream = session()
+    outputs = [*hear(stream, loud(milliseconds / 1_000)), *stream.stop()]
+    assert ranges(outputs) == [(0, milliseconds * 16)]
+
+
+@pytest.mark.parametrize("samples", [0, 1, 479])
+def test_less_than_a_frame_of_sound_is_silence(samples: int) -> None:
+    stream = session()
+    assert hear(stream, loud(1)[:samples]) == []
+    assert closing(stream.stop()).silence == samples
+
+
+def test_a_frame_with_nan_is_refused_and_counted_and_the_session_goes_on() -> None:
+    stream = session(encoding="f32le", rate=8_000)
+    broken = np.full(800, np.nan, "<f4").tobytes()
+    (error,) = stream.feed(broken)
+    assert isinstance(error, Error)
+    assert (error.code, error.fatal) == ("bad_audio", False)
+    outputs = stream.feed(loud(0.25).astype("<f4").tobytes())
+    outputs += stream.feed(broken)
+    outputs += stream.stop()
+    account = closing(answer(stream, outputs))
+    assert ranges(outputs) == [(0, 8_000)]
+    assert account == Closed(received=11_200, speech=8_000, silence=0, refused=3_200, finals=1)
+
+
+def test_a_wav_header_of_another_format_ends_the_hope_of_this_stream() -> None:
+    header = (
+        b"RIFF\x24\0\0\0WAVEfmt \x10\0\0\0\1\0\2\0\x44\xac\0\0\x10\xb1\2\0\4\0\x10\0data\0\0\0\0"
+    )
+    stream = session()
+    with pytest.raises(ProtocolError, match="s16le, 44100 Hz, 2 channel"):
+        stream.feed(header + s16(loud(1)))
+    assert stream.stop() == [Closed(received=0, speech=0, silence=0, refused=0, finals=0)]

@@ -1,0 +1,256 @@
+import itertools
+import random
+
+import hypothesis
+import numpy as np
+import pytest
+import soxr
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming.protocol import Closed, Encoding, Error, Final, Partial, Speech, Start
+from streaming.session import Decode, Message, Output, Session
+from streaming.vad import FRAME
+from tests.streams import (
+    RATE,
+    Heard,
+    Samples,
+    answer,
+    closing,
+    cut,
+    encoded,
+    finals,
+    hear,
+    loud,
+    needs_audio,
+    partials,
+    quiet,
+    ranges,
+    recording,
+    s16,
+    session,
+)
+
+SOUNDS = st.lists(st.tuples(st.booleans(), st.integers(1, 24_000)), min_size=1, max_size=6).map(
+    lambda runs: np.concatenate([(loud if s else quiet)(n / RATE) for s, n in runs])
+)
+FORMATS = st.tuples(
+    st.sampled_from(["s16le", "f32le", "mulaw", "alaw"]),
+    st.sampled_from([8_000, 11_025, 16_000, 22_050, 24_000, 44_100, 48_000]),
+    st.integers(1, 3),
+)
+
+
+def utterances(outputs: list[Output]) -> list[object]:
+    """What must not depend on how the bytes were cut: all but the work for partials."""
+    return [
+        (output.utterance, output.start, output.stop, output.audio.tobytes())
+        if isinstance(output, Decode)
+        else output
+        for output in outputs
+        if not isinstance(output, Partial) and not (isinstance(output, Decode) and not output.final)
+    ]
+
+
+def check_partials(outputs: list[Output]) -> None:
+    """Partial work is a beginning of its utterance that ends where the interval says."""
+    whole = {work.utterance: work for work in finals(outputs)}
+    for work in partials(outputs):
+        final = whole[work.utterance]
+        assert work.start == final.start
+        common = min(len(work.audio), len(final.audio))  # trailing silence may come after the stop
+        np.testing.assert_array_equal(work.audio[:common], final.audio[:common])
+        due = work.start
+        while due < work.stop:
+            due = -(-(due + RATE // 2) // FRAME) * FRAME
+        assert due == work.stop
+
+
+def run_whole(stream: Session, frames: list[bytes]) -> list[Output]:
+    """Everything a stream puts out for these frames, `stop` and instant hypotheses."""
+    outputs = [output for frame in frames for output in stream.feed(frame)]
+    outputs += stream.stop()
+    return outputs + answer(stream, outputs)
+
+
+@given(
+    audio=SOUNDS,
+    form=FORMATS,
+    sizes=st.lists(st.integers(1, 65_536), min_size=1, max_size=5),
+    tail=st.integers(0, 3),
+)
+@hypothesis.settings(deadline=None, max_examples=60)
+def test_frame_sizes_change_nothing_and_the_account_is_exact(
+    audio: Samples, form: tuple[Encoding, int, int], sizes: list[int], tail: int
+) -> None:
+    encoding, rate, channels = form
+    data = encoded(audio, encoding, channels)
+    hypothesis.assume(len(data) // min(sizes) < 20_000)
+    unit = len(data) // len(audio)
+    data += b"\1" * min(tail, unit - 1)  # part of a further sample: not counted
+    seen = []
+    for frames in ([data], [*cut(data, sizes), b""]):
+        stream = session(encoding=encoding, rate=rate, channels=channels)
+        outputs = run_whole(stream, frames)
+        spans, account = ranges(outputs), closing(outputs)
+        assert all(stop <= start for (_, stop), (start, _) in itertools.pairwise(spans))
+        assert account.speech == sum(stop - start for start, stop in spans)
+        assert account.received == account.speech + account.silence
+        assert account.received == int(np.floor(len(audio) * RATE / rate + 0.5))
+        check_partials(outputs)
+        seen.append(utterances(outputs))
+    assert seen[0] == seen[1]
+
+
+@given(
+    script=st.lists(st.tuples(st.booleans(), st.integers(1, 160)), max_size=12),
+    flushes=st.sets(st.integers(0, 11)),
+    seed=st.integers(0, 2**32 - 1),
+)
+@hypothesis.settings(deadline=None)
+def test_messages_keep_their_order_whatever_order_hypotheses_come_in(
+    script: list[tuple[bool, int]], flushes: set[int], seed: int
+) -> None:
+    """Start of speech < partials < end of speech < one final; finals in order; closed at the end."""
+    stream, choose = session(), random.Random(seed)
+    waiting: list[Decode] = []
+    messages: list[Message] = []
+
+    def deliver(outputs: list[Output]) -> None:
+        for output in outputs:
+            if isinstance(output, Decode):
+                waiting.append(output)
+            else:
+                messages.append(output)
+
+    def settle() -> None:
+        work = waiting.pop(choose.randrange(len(waiting)))
+        failed = choose.random() < 0.1
+        deliver(stream.fail(work, "no") if failed else stream.accept(work, Heard("a b"), 1.0))
+
+    for index, (speech, hundredths) in enumerate(script):
+        deliver(hear(stream, (loud if speech else quiet)(hundredths / 100)))
+        if index in flushes:
+            deliver(stream.flush())
+        while waiting and choose.random() < 0.7:
+            settle()
+    deliver(stream.stop())
+    while waiting:
+        settle()
+
+    assert stream.closed
+    assert stream.backlog_samples == 0
+    assert isinstance(messages.pop(), Closed)
+    utterances = [m.utterance for m in messages if isinstance(m, Final)]
+    assert utterances == list(range(len(utterances)))
+    for number in utterances:
+        own = [m for m in messages if not isinstance(m, Error | Closed) and m.utterance == number]
+        start, *between, end, final = own
+        assert isinstance(start, Speech)
+        assert start.event == "start"
+        assert all(isinstance(m, Partial) for m in between)
+        assert isinstance(end, Speech)
+        assert end.event == "end"
+        assert isinstance(final, Final)
+        assert start.at == final.start < end.at == final.end
+
+
+def test_seventy_five_seconds_of_gapless_speech_are_cut_without_loss() -> None:
+    audio = loud(75)
+    stream = session(encoding="f32le")
+    outputs = [
+        o for frame in cut(audio.astype("<f4").tobytes(), [3_333]) for o in stream.feed(frame)
+    ]
+    during = finals(outputs)
+    outputs += stream.stop()
+    works = finals(outputs)
+    assert len(during) >= 2  # finals come at the cap, not at the end
+    assert all(len(work.audio) <= 30 * RATE for work in works)
+    np.testing.assert_array_equal(np.concatenate([work.audio for work in works]), audio)
+    account = closing(answer(stream, outputs))
+    assert account == Closed(
+        received=75 * RATE, speech=75 * RATE, silence=0, refused=0, finals=len(works)
+    )
+
+
+def test_partials_of_a_long_utterance_stay_within_thirty_seconds() -> None:
+    stream = session()
+    works = partials(hear(stream, loud(75)))
+    assert len(works) > 140
+    assert max(len(work.audio) for work in works) <= 30 * RATE
+
+
+@pytest.mark.parametrize("rate", [8_000, 16_000, 22_050, 24_000, 44_100, 48_000])
+@pytest.mark.parametrize(
+    ("encoding", "channels"), [("s16le", 1), ("f32le", 2), ("mulaw", 1), ("alaw", 1), ("s16le", 6)]
+)
+def test_every_format_gives_the_same_utterances(
+    rate: int, encoding: Encoding, channels: int
+) -> None:
+    """Two tones in silence, at their places to a frame."""
+    time = np.arange(5 * rate) / rate
+    tone = 0.5 * np.sin(2 * np.pi * 500 * time)
+    spoken = ((time >= 1.0) & (time < 1.5)) | ((time >= 3.0) & (time < 3.6))
+    data = encoded(np.where(spoken, tone, 0.0).astype(np.float32), encoding, channels)
+    stream = session(rate=rate, encoding=encoding, channels=channels)
+    outputs = [*stream.feed(data), *stream.stop()]
+    expected = [(0.7, 1.7), (2.7, 3.8)]
+    assert len(ranges(outputs)) == len(expected)
+    for (start, stop), (begin, end) in zip(ranges(outputs), expected, strict=True):
+        assert start / RATE == pytest.approx(begin, abs=0.031)
+        assert stop / RATE == pytest.approx(end, abs=0.031)
+    assert closing(answer(stream, outputs)).received == 5 * RATE
+
+
+# The default detector, on sounds that nobody scripted.
+
+
+@pytest.mark.parametrize("dbfs", [None, -50, -35, -20])
+def test_a_minute_of_noise_or_of_nothing_gives_no_utterance(dbfs: int | None) -> None:
+    level = 0.0 if dbfs is None else 10 ** (dbfs / 20)
+    noise = np.random.default_rng(6).standard_normal(60 * RATE) * level
+    stream = Session(Start())
+    assert stream.feed(s16(noise.clip(-1, 1).astype(np.float32))) == []
+    account = Closed(received=60 * RATE, speech=0, silence=60 * RATE, refused=0, finals=0)
+    assert stream.stop() == [account]
+
+
+@needs_audio
+@pytest.mark.parametrize("digit", ["1_george_7", "3_theo_7", "6_yweweler_23", "8_nicolas_7"])
+def test_a_spoken_digit_between_silences_is_one_utterance(digit: str) -> None:
+    word = recording(f"free_spoken_digits/{digit}.flac")
+    stream = Session(Start())
+    outputs = stream.feed(s16(quiet(1), word, quiet(1)))
+    ((start, stop),) = ranges(outputs)
+    assert start <= RATE + len(word) // 4
+    assert stop >= RATE + 3 * len(word) // 4
+
+
+@needs_audio
+@pytest.mark.parametrize("rate", [8_000, 22_050, 44_100, 48_000])
+def test_speech_gives_the_same_utterances_at_every_rate(rate: int) -> None:
+    """To two frames: at the edge of audibility judgements may differ."""
+    names = ["1688-142285-0000", "1998-15444-0003", "2033-164914-0001"]
+    folder = "librispeech_testother_resemblyzer"
+    audio = np.concatenate([np.append(recording(f"{folder}/{n}.flac"), quiet(1)) for n in names])
+    expected = Session(Start()).feed(s16(audio))
+    resampled = np.asarray(soxr.resample(audio, RATE, rate), np.float32)
+    stream = Session(Start(rate=rate))
+    outputs = [*stream.feed(s16(resampled)), *stream.stop()]
+    assert len(ranges(outputs)) == len(ranges(expected))
+    np.testing.assert_allclose(ranges(outputs), ranges(expected), atol=2 * FRAME)
+
+
+@needs_audio
+@given(sizes=st.lists(st.integers(1, 65_536), min_size=1, max_size=4))
+@hypothesis.settings(deadline=None, max_examples=15)
+def test_real_speech_in_any_frames_gives_the_same_work(sizes: list[int]) -> None:
+    hypothesis.assume(min(sizes) > 20)
+    data = s16(recording("librispeech_testother_resemblyzer/1688-142285-0000.flac"))
+    whole, in_frames = (
+        run_whole(Session(Start()), [data]),
+        run_whole(Session(Start()), cut(data, sizes)),
+    )
+    check_partials(in_frames)
+    assert len(ranges(whole)) >= 1
+    assert utterances(whole) == utterances(in_frames)

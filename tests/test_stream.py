@@ -1,0 +1,394 @@
+"""The client library against a scripted daemon over real sockets."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+from websockets.asyncio.server import ServerConnection
+from websockets.http11 import Request, Response
+
+from clients.stream import (
+    ConnectError,
+    ConnectionLostError,
+    FatalError,
+    RefusedError,
+    StreamError,
+    WrongProtocolError,
+    connect,
+)
+from streaming.protocol import (
+    Closed,
+    Error,
+    Final,
+    Flush,
+    ProtocolError,
+    ServerMessage,
+    Start,
+    Stop,
+    encode,
+)
+from tests.standin import Gate, Peer, closed, final, partial, ready, standin
+
+SHUTTING_DOWN = Error(code="shutting_down", message="bye", fatal=True)
+
+
+async def collect(captions: AsyncIterator[ServerMessage], into: list[ServerMessage]) -> None:
+    async for message in captions:
+        into.append(message)  # noqa: PERF401 - a comprehension would lose all of it on an error
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+async def test_a_session_from_start_to_closed() -> None:
+    """The daemon gets start, audio, flush and stop as given; the caller every message to Closed."""
+    start = Start(encoding="f32le", rate=48_000, channels=2, language=["en", "de"], prompt="p")
+    async with standin() as server, connect(server.url, start) as captions:
+        assert captions.ready == ready()
+        await captions.send(b"abc")
+        await captions.flush()
+        await captions.send(b"defgh")
+        await captions.stop()
+        messages = [message async for message in captions]
+        assert messages == [final("one"), final("two"), closed(4)]
+        (peer,) = server.peers
+        assert peer.messages == [start, Flush(), Stop()]
+        assert peer.audio == b"abcdefgh"
+
+
+async def test_start_has_a_default() -> None:
+    async with standin() as server, connect(server.url) as captions:
+        await captions.stop()
+        assert server.peers[0].start == Start()
+
+
+@pytest.mark.parametrize("size", [0, 1, 99, 100, 101, 250, 1000])
+async def test_audio_is_cut_to_the_limit_the_daemon_announced(size: int) -> None:
+    """No frame exceeds frame_bytes, none is empty, and nothing is lost or reordered."""
+
+    async def script(peer: Peer) -> None:
+        await peer.open(frame_bytes=100)
+        await peer.until(Stop)
+        await peer.send(closed())
+
+    pcm = bytes(n % 251 for n in range(size))
+    async with standin(script) as server, connect(server.url) as captions:
+        await captions.send(pcm)
+        await captions.stop()
+        assert [type(message) async for message in captions] == [Closed]
+        assert all(0 < len(frame) <= 100 for frame in server.peers[0].frames)
+        assert server.peers[0].audio == pcm
+
+
+async def test_a_daemon_that_does_not_read_holds_the_sender() -> None:
+    """`send` returns only as the socket takes the audio, and all of it arrives later."""
+    reading = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.open()
+        await reading.wait()
+        await peer.until(Stop)
+        await peer.send(closed())
+
+    pcm = bytes(64 << 20)
+    async with standin(script) as server, connect(server.url) as captions:
+        sending = asyncio.create_task(captions.send(pcm))
+        done, _ = await asyncio.wait([sending], timeout=0.3)
+        assert not done
+        reading.set()
+        await sending
+        await captions.stop()
+        assert [type(message) async for message in captions] == [Closed]
+        assert sum(map(len, server.peers[0].frames)) == len(pcm)
+
+
+async def test_captions_come_while_audio_is_being_sent() -> None:
+    """Each answer is awaited before the next block: neither direction waits for the other's end."""
+
+    async def script(peer: Peer) -> None:
+        await peer.open()
+        for number in range(3):
+            await peer.until(bytes)
+            await peer.send(partial(f"{number}"))
+        await peer.until(Stop)
+        await peer.send(closed())
+
+    async with standin(script) as server, connect(server.url) as captions:
+        messages = aiter(captions)
+        for number in range(3):
+            await captions.send(b"..")
+            assert await anext(messages) == partial(f"{number}")
+        await captions.stop()
+        assert isinstance(await anext(messages), Closed)
+
+
+async def test_unread_captions_do_not_stop_the_daemon() -> None:
+    """A caller that sends first and iterates later gets everything, more than the sockets hold."""
+    texts = [f"{number} {'…' * 2000}" for number in range(3000)]
+
+    async def script(peer: Peer) -> None:
+        await peer.open()
+        await peer.send(*map(final, texts))
+        await peer.until(Stop)
+        await peer.send(closed())
+
+    async with standin(script) as server, connect(server.url) as captions:
+        await captions.send(bytes(1 << 20))
+        await captions.stop()
+        finals = [message async for message in captions if isinstance(message, Final)]
+        assert [message.text for message in finals] == texts
+
+
+async def test_after_stop_nothing_can_be_sent() -> None:
+    """A second stop is nothing; audio or flush after it is the caller's mistake."""
+    async with standin() as server, connect(server.url) as captions:
+        await captions.stop()
+        await captions.stop()
+        with pytest.raises(RuntimeError, match="stopped"):
+            await captions.send(b"..")
+        with pytest.raises(RuntimeError, match="stopped"):
+            await captions.flush()
+        assert [type(message) async for message in captions] == [Final, Closed]
+        assert server.peers[0].messages == [Start(), Stop()]
+
+
+async def test_without_a_daemon_the_error_says_how_to_start_one() -> None:
+    url = f"ws://127.0.0.1:{free_port()}"
+    with pytest.raises(ConnectError, match=f"{url}.*captiond serve"):
+        async with connect(url):
+            pass
+
+
+@pytest.mark.parametrize(
+    "url", ["nonsense", "http://127.0.0.1", "ws://127.0.0.1:port", "ws://[::1"]
+)
+async def test_a_bad_url_is_an_error_that_shows_a_good_one(url: str) -> None:
+    with pytest.raises(ConnectError, match=r"ws://127\.0\.0\.1:8765"):
+        async with connect(url):
+            pass
+
+
+async def test_a_proxy_is_no_way_to_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Proxy settings of the environment do not come between a client and its local daemon."""
+    for name in ("http_proxy", "https_proxy", "socks_proxy"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{free_port()}")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    async with standin() as server, connect(server.url) as captions:
+        assert captions.ready == ready()
+
+
+def answer(status: int, body: str, headers: dict[str, str] | None = None) -> Gate:
+    def gate(websocket: ServerConnection, request: Request) -> Response:
+        response = websocket.respond(status, body)
+        response.headers.update(headers or {})
+        return response
+
+    return gate
+
+
+@pytest.mark.parametrize(
+    ("headers", "retry_after"),
+    [({"Retry-After": "7"}, 7.0), ({}, None), ({"Retry-After": "?"}, None)],
+)
+async def test_a_busy_daemon_refuses(headers: dict[str, str], retry_after: float | None) -> None:
+    """HTTP 503: the daemon's reason and the time to wait reach the caller."""
+    async with standin(gate=answer(503, "all 4 sessions are taken\n", headers)) as server:
+        with pytest.raises(RefusedError, match="all 4 sessions are taken") as caught:
+            async with connect(server.url):
+                pass
+    assert caught.value.retry_after == retry_after
+
+
+async def test_another_http_service_is_not_a_daemon() -> None:
+    async with standin(gate=answer(404, "no such page\n")) as server:
+        with pytest.raises(WrongProtocolError, match="HTTP 404: no such page"):
+            async with connect(server.url):
+                pass
+
+
+async def test_a_websocket_without_our_subprotocol_is_not_a_daemon() -> None:
+    async with standin(subprotocol=None) as server:
+        with pytest.raises(WrongProtocolError, match=r"captiond\.v1"):
+            async with connect(server.url):
+                pass
+
+
+async def test_a_server_that_speaks_no_http_is_not_a_daemon() -> None:
+    async def mumble(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 mail ready\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(mumble, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(WrongProtocolError, match="is not a captiond daemon"):
+            async with connect(f"ws://127.0.0.1:{port}"):
+                pass
+
+
+async def test_a_start_outside_the_protocol_is_found_before_connecting() -> None:
+    with pytest.raises(ProtocolError, match="temperature"):
+        async with connect("ws://127.0.0.1:1", Start(temperature=9.0)):
+            pass
+
+
+async def test_a_start_the_daemon_cannot_serve_is_refused_with_its_reason() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.until(Start)
+        await peer.send(Error(code="bad_request", message="this model knows en only", fatal=False))
+        await peer.websocket.wait_closed()
+
+    async with standin(script) as server:
+        with pytest.raises(RefusedError, match="this model knows en only"):
+            async with connect(server.url, Start(language="de")):
+                pass
+
+
+async def test_a_daemon_that_never_gets_ready_is_given_up() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.until(Start)
+        await peer.websocket.wait_closed()
+
+    async with standin(script) as server:
+        with pytest.raises(ConnectError, match=r"did not answer within 0\.5 s"):
+            async with connect(server.url, open_timeout=0.5):
+                pass
+
+
+async def test_a_daemon_that_hangs_up_before_ready_is_a_lost_connection() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.until(Start)
+        await peer.websocket.close(1008, "too many errors")
+
+    async with standin(script) as server:
+        with pytest.raises(ConnectionLostError, match="too many errors"):
+            async with connect(server.url):
+                pass
+
+
+async def test_a_caption_before_ready_is_against_the_protocol() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.until(Start)
+        await peer.send(final("early"))
+        await peer.websocket.wait_closed()
+
+    async with standin(script) as server:
+        with pytest.raises(WrongProtocolError, match="Final before Ready"):
+            async with connect(server.url):
+                pass
+
+
+@pytest.mark.parametrize(
+    "tail", [[], [final("spoken")], [final("spoken"), closed()]], ids=["", "final", "closed"]
+)
+async def test_a_fatal_error_comes_after_everything_that_was_spoken(
+    tail: list[ServerMessage],
+) -> None:
+    """The error and all that follows it are yielded; only then FatalError is raised."""
+
+    async def script(peer: Peer) -> None:
+        await peer.open()
+        await peer.until(bytes)
+        await peer.send(SHUTTING_DOWN, *tail)
+        await peer.websocket.close(1001)
+
+    messages: list[ServerMessage] = []
+    async with standin(script) as server, connect(server.url) as captions:
+        await captions.send(b"..")
+        with pytest.raises(FatalError, match=r"bye \(shutting_down\)") as caught:
+            await collect(aiter(captions), messages)
+        assert messages == [SHUTTING_DOWN, *tail]
+        assert caught.value.error == SHUTTING_DOWN
+
+
+async def test_an_error_that_is_not_fatal_is_a_message_like_others() -> None:
+    failed = Error(code="decode_failed", message="utterance 0", fatal=False)
+
+    async def script(peer: Peer) -> None:
+        await peer.open()
+        await peer.until(Stop)
+        await peer.send(failed, closed())
+
+    async with standin(script) as server, connect(server.url) as captions:
+        await captions.stop()
+        assert [message async for message in captions] == [failed, closed()]
+
+
+async def test_a_lost_connection_is_told_to_reader_and_sender() -> None:
+    """What came before the loss is yielded; then both directions raise."""
+
+    async def script(peer: Peer) -> None:
+        await peer.open()
+        await peer.send(final("before"))
+        await peer.until(bytes)
+        peer.websocket.transport.abort()
+
+    messages: list[ServerMessage] = []
+    async with standin(script) as server, connect(server.url) as captions:
+        await captions.send(b"..")
+        with pytest.raises(ConnectionLostError):
+            await collect(aiter(captions), messages)
+        assert messages == [final("before")]
+        with pytest.raises(ConnectionLostError):
+            await captions.send(b"..")
+        with pytest.raises(ConnectionLostError):
+            await captions.stop()
+
+
+async def test_closed_before_stop_is_a_lost_connection() -> None:
+    """The daemon did not take all of the audio: that must not pass for success."""
+
+    async def script(peer: Peer) -> None:
+        await peer.open()
+        await peer.until(bytes)
+        await peer.send(final("half"), closed())
+
+    messages: list[ServerMessage] = []
+    async with standin(script) as server, connect(server.url) as captions:
+        await captions.send(b"..")
+        with pytest.raises(ConnectionLostError, match="before the end of the audio"):
+            await collect(aiter(captions), messages)
+        assert messages == [final("half"), closed()]
+
+
+@pytest.mark.parametrize(
+    "frame", [b"\x00", "{", '{"type": "applause"}', encode(ready()).replace("ready", "Ready")]
+)
+async def test_a_message_of_another_protocol_ends_the_stream(frame: str | bytes) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.open()
+        await peer.websocket.send(frame)
+        await peer.websocket.wait_closed()
+
+    async with standin(script) as server, connect(server.url) as captions:
+        with pytest.raises(WrongProtocolError):
+            await collect(aiter(captions), [])
+
+
+async def test_a_cancelled_send_leaves_the_stream_usable() -> None:
+    """Cancelling a sender held by backpressure loses no message: stop still gets through."""
+    reading = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.open()
+        await reading.wait()
+        await peer.until(Stop)
+        await peer.send(final("kept"), closed())
+
+    async with standin(script) as server, connect(server.url) as captions:
+        sending = asyncio.create_task(captions.send(bytes(64 << 20)))
+        await asyncio.wait([sending], timeout=0.3)
+        assert sending.cancel()
+        reading.set()
+        await captions.stop()
+        assert [message async for message in captions] == [final("kept"), closed()]
+
+
+def test_every_error_is_a_stream_error() -> None:
+    kinds = {ConnectError, RefusedError, WrongProtocolError, FatalError, ConnectionLostError}
+    assert set(StreamError.__subclasses__()) == kinds

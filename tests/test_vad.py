@@ -1,0 +1,189 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+import soxr
+from numpy.typing import NDArray
+
+from streaming.vad import (
+    FLOOR_FRAMES,
+    FRAME,
+    MARGIN_DB,
+    NoiseGate,
+    VoiceActivity,
+    WebRtcVad,
+)
+
+AUDIO = Path(__file__).parent.parent.parent / "shared" / "audio"
+needs_audio = pytest.mark.skipif(not AUDIO.is_dir(), reason="the shared recordings are absent")
+
+MINIMUM = 4  # frames: the shortest burst that opens an utterance by default
+
+
+class Always:
+    """A detector that takes everything for speech."""
+
+    frame = FRAME
+
+    def __init__(self) -> None:
+        self.heard = 0
+
+    def is_speech(self, frame: NDArray[np.float32]) -> bool:
+        self.heard += 1
+        return True
+
+
+def frames(audio: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:
+    for at in range(0, len(audio) - FRAME + 1, FRAME):
+        yield audio[at : at + FRAME]
+
+
+def longest_burst(detector: VoiceActivity, audio: NDArray[np.float32]) -> int:
+    """The most frames of speech on end."""
+    longest = burst = 0
+    for frame in frames(audio):
+        burst = burst + 1 if detector.is_speech(frame) else 0
+        longest = max(longest, burst)
+    return longest
+
+
+def recording(name: str) -> NDArray[np.float32]:
+    audio, rate = soundfile.read(AUDIO / name, dtype="float32", always_2d=True)
+    resampled: NDArray[np.float32] = soxr.resample(audio.mean(axis=1), rate, 16_000)
+    return resampled
+
+
+def noise(colour: str, dbfs: float, seconds: int) -> NDArray[np.float32]:
+    """Noise whose power falls with frequency as its colour says, or mains hum with overtones."""
+    size = seconds * 16_000
+    white = np.random.default_rng(3).standard_normal(size)
+    frequency = np.maximum(np.fft.rfftfreq(size, 1 / 16_000), 20.0)
+    spectrum = np.fft.rfft(white)
+    time = np.arange(size) / 16_000
+    signal = {
+        "white": white,
+        "pink": np.fft.irfft(spectrum / np.sqrt(frequency)),
+        "brown": np.fft.irfft(spectrum / frequency),
+        "hum": sum(np.sin(2 * np.pi * 50 * n * time + n) / n for n in range(1, 8)),
+    }[colour]
+    signal = signal / np.sqrt(np.mean(np.square(signal))) * 10 ** (dbfs / 20)
+    return np.asarray(signal.clip(-1.0, 1.0), np.float32)
+
+
+def default_detector() -> NoiseGate:
+    return NoiseGate(WebRtcVad(0))
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2, 3])
+def test_a_frame_is_one_that_webrtcvad_takes(mode: int) -> None:
+    """Any other length is an error in webrtcvad."""
+    assert WebRtcVad(mode).is_speech(np.zeros(WebRtcVad.frame, np.float32)) is False
+
+
+@pytest.mark.parametrize("colour", ["white", "pink", "brown", "hum"])
+@pytest.mark.parametrize("dbfs", [-50, -40, -30, -20])
+def test_steady_noise_gives_no_burst(colour: str, dbfs: int) -> None:
+    assert longest_burst(default_detector(), noise(colour, dbfs, 60)) < MINIMUM
+
+
+def test_webrtcvad_alone_would_take_noise_for_speech() -> None:
+    """Why there is a gate."""
+    assert longest_burst(WebRtcVad(3), noise("white", -20, 10)) > 300
+
+
+def test_digital_silence_gives_no_burst() -> None:
+    assert longest_burst(default_detector(), np.zeros(60 * 16_000, np.float32)) == 0
+
+
+@pytest.mark.parametrize("milliseconds", [1, 10, 50])
+def test_clicks_give_no_burst_of_the_minimum(milliseconds: int) -> None:
+    """Clicks everywhere within a frame, one a second for a minute."""
+    audio = np.zeros(60 * 16_000, np.float32)
+    random = np.random.default_rng(4)
+    for start in range(0, len(audio) - 16_000, 16_007):
+        click = random.standard_normal(milliseconds * 16) * 0.3
+        audio[start : start + len(click)] = click
+    assert longest_burst(default_detector(), audio) < MINIMUM
+
+
+def test_noise_that_sets_in_is_silent_within_three_seconds() -> None:
+    """After digital silence everything stands out, until the silence is three seconds old."""
+    gate = default_detector()
+    audio = np.concatenate([np.zeros(5 * 16_000, np.float32), noise("white", -20, 20)])
+    judged = [gate.is_speech(frame) for frame in frames(audio)]
+    old = 5 * 16_000 // FRAME + FLOOR_FRAMES + 3
+    assert any(judged[:old])
+    assert not any(judged[old:])
+
+
+def gate_after(floor: NDArray[np.float32]) -> NoiseGate:
+    """A gate that knows this frame as the noise."""
+    gate = NoiseGate(Always())
+    assert not any(gate.is_speech(floor) for _ in range(10))
+    return gate
+
+
+@pytest.mark.parametrize(("decibels", "opens"), [(-0.1, False), (0.1, True)])
+def test_the_gate_opens_for_what_stands_out_by_more_than_the_margin(
+    decibels: float, *, opens: bool
+) -> None:
+    floor = noise("white", -50, 1)[:FRAME]
+    louder = floor * np.float32(10 ** ((MARGIN_DB + decibels) / 20))
+    assert gate_after(floor).is_speech(louder) is opens
+
+
+@pytest.mark.parametrize(
+    ("frequency", "opens"), [(50, False), (300, True), (700, True), (3_000, True), (6_000, False)]
+)
+def test_a_tone_over_the_noise_opens_the_gate_if_a_voice_could_hold_it(
+    frequency: int, *, opens: bool
+) -> None:
+    floor = noise("white", -50, 1)[:FRAME]
+    tone = 0.01 * np.sin(2 * np.pi * frequency * np.arange(FRAME) / 16_000)
+    assert gate_after(floor).is_speech((floor + tone).astype(np.float32)) is opens
+
+
+def test_the_detector_hears_every_frame() -> None:
+    """The detector adapts to the noise that the gate holds back."""
+    detector = Always()
+    gate = NoiseGate(detector)
+    for frame in frames(np.zeros(10 * FRAME, np.float32)):
+        gate.is_speech(frame)
+    assert detector.heard == 10
+    assert gate.frame == detector.frame
+
+
+@needs_audio
+def test_every_spoken_digit_is_a_burst() -> None:
+    """Words of 0.2 to 0.6 s, recorded at 8 kHz, in silence."""
+    silence = np.zeros(8_000, np.float32)
+    missed = [
+        path.name
+        for path in sorted((AUDIO / "free_spoken_digits").glob("*.flac"))
+        if longest_burst(
+            default_detector(),
+            np.concatenate([silence, recording(f"free_spoken_digits/{path.name}"), silence]),
+        )
+        < MINIMUM
+    ]
+    assert missed == []
+
+
+@needs_audio
+@pytest.mark.parametrize("colour", ["white", "pink", "brown", "hum"])
+@pytest.mark.parametrize("name", ["1688-142285-0000", "1998-15444-0003", "2033-164914-0001"])
+def test_speech_is_heard_through_noise(name: str, colour: str) -> None:
+    """At a signal-to-noise ratio of 10 dB, half of the frames judged speech without noise still are.
+
+    The rest lie between words, or are weak consonants: pre-roll and endpoint silence cover them.
+    """
+    speech = recording(f"librispeech_testother_resemblyzer/{name}.flac")
+    level = 20 * np.log10(np.sqrt(np.mean(np.square(speech))))
+    noisy = (speech + noise(colour, level - 10, 40)[: len(speech)]).clip(-1, 1)
+    clean_gate, noisy_gate = default_detector(), default_detector()
+    clean = sum(clean_gate.is_speech(frame) for frame in frames(speech))
+    through = sum(noisy_gate.is_speech(frame) for frame in frames(noisy))
+    assert clean > 0.5 * len(speech) / FRAME
+    assert through > 0.5 * clean
