@@ -107,8 +107,11 @@ class Engine:
         self.slots = slots
         self.device = torch.device(device)
         config = checkpoint.config
-        dtype = torch.float32 if self.device.type == "cpu" else torch.float16
-        self.whisper = Whisper.from_weights(config, checkpoint.weights, self.device, dtype)
+        on_cpu = self.device.type == "cpu"
+        dtype = torch.float32 if on_cpu else torch.float16
+        self.whisper = Whisper.from_weights(
+            config, checkpoint.weights, self.device, dtype, packed=on_cpu
+        )
         self.mel = LogMel(config.num_mel_bins).to(self.device)
         self.tokens = checkpoint.tokens
         self.languages = frozenset(checkpoint.tokens.languages) or frozenset({"en"})

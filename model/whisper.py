@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import WhisperConfig
 
+from model.kernels import LinearGelu, pack
+
 _EPSILON = 1e-5  # of the layer norms
 
 
@@ -122,14 +124,14 @@ class EncoderLayer(nn.Module):
         self.attention_norm = nn.LayerNorm(width, eps=_EPSILON)
         self.attention = Attention(width, config.encoder_attention_heads)
         self.mlp_norm = nn.LayerNorm(width, eps=_EPSILON)
-        self.mlp_in = nn.Linear(width, config.encoder_ffn_dim)
+        self.mlp_in = LinearGelu(width, config.encoder_ffn_dim)
         self.mlp_out = nn.Linear(config.encoder_ffn_dim, width)
 
     def forward(self, x: Tensor) -> Tensor:
         """[rows, states, width] → the same."""
         q, k, v = (part.transpose(1, 2) for part in self.attention.split(self.attention_norm(x)))
         x = x + self.attention.attend(q, k, v, mask=None)
-        out: Tensor = x + self.mlp_out(functional.gelu(self.mlp_in(self.mlp_norm(x))))
+        out: Tensor = x + self.mlp_out(self.mlp_in(self.mlp_norm(x)))
         return out
 
 
@@ -169,7 +171,7 @@ class DecoderLayer(nn.Module):
         self.cross_norm = nn.LayerNorm(width, eps=_EPSILON)
         self.cross = CrossAttention(width, heads)
         self.mlp_norm = nn.LayerNorm(width, eps=_EPSILON)
-        self.mlp_in = nn.Linear(width, config.decoder_ffn_dim)
+        self.mlp_in = LinearGelu(width, config.decoder_ffn_dim)
         self.mlp_out = nn.Linear(config.decoder_ffn_dim, width)
 
 
@@ -183,6 +185,7 @@ class Decoder(nn.Module):
         self.positions = nn.Parameter(torch.empty(config.max_target_positions, width))
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         self.norm = nn.LayerNorm(width, eps=_EPSILON)
+        self.head = nn.Linear(width, config.vocab_size, bias=False)
 
     def forward(
         self, tokens: Tensor, lengths: Tensor, states: Tensor, cache: Cache, reach: int, heard: int
@@ -216,13 +219,14 @@ class Decoder(nn.Module):
                 cache.cross_values[index, :, :, :heard],
                 audible,
             )
-            x = x + layer.mlp_out(functional.gelu(layer.mlp_in(layer.mlp_norm(x))))
+            x = x + layer.mlp_out(layer.mlp_in(layer.mlp_norm(x)))
         out: Tensor = self.norm(x)
         return out
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """[…, width] → […, vocabulary]; the output head is the embedding."""
-        return functional.linear(hidden, self.embedding.weight)
+        """[…, width] → […, vocabulary]."""
+        out: Tensor = self.head(hidden)
+        return out
 
     def write_cross(self, states: Tensor, cache: Cache) -> None:
         """Project encoder states [rows, m, width] into the front of these rows' cross cache."""
@@ -249,10 +253,18 @@ class Whisper(nn.Module):
         weights: dict[str, Tensor],
         device: torch.device,
         dtype: torch.dtype,
+        *,
+        packed: bool = False,
     ) -> "Whisper":
-        """Build it on `device` without initialising twice; names must match exactly."""
+        """Build it on `device` without initialising twice; names must match exactly.
+
+        The output head is the embedding. packed: take the CPU's faster products (kernels.py).
+        """
         with torch.device("meta"):
             whisper = cls(config)
         placed = {key: value.to(device, dtype) for key, value in weights.items()}
+        placed["decoder.head.weight"] = placed["decoder.embedding.weight"]
         whisper.load_state_dict(placed, assign=True)
+        if packed:
+            pack(whisper)
         return whisper.requires_grad_(requires_grad=False).eval()
