@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 .PHONY: demo run test test-fast lint clean
 
 demo: $(INSTALLED) ## Start the daemon, stream the sample through it, show captions, stop
-	$(BIN)/python -m daemon demo
+	$(BIN)/captiond demo
 
 run: $(INSTALLED) ## Start the service with the bundled model on ws://127.0.0.1:8765
 	$(BIN)/captiond serve

@@ -1,28 +1,26 @@
 """`captiond file`: captions of recordings, or of raw audio on standard input.
 
 Reads audio and runs sessions one after another. What the messages look like is subtitles.py's
-business, the wire is stream.py's; what every verb that captions needs (options, interrupts, running
-one session) stands here and serves mic.py too.
+business, the wire is stream.py's, the session and the options are captioning.py's.
 """
 
 import argparse
 import asyncio
 import os
-import signal
 import stat
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, get_args
+from typing import get_args
 
 import soundfile
 
-from clients.stream import DEFAULT_URL, Captions, ConnectError, StreamError, connect
-from clients.subtitles import FORMATS, Screen
-from streaming.protocol import SAMPLE_RATE, Encoding, ProtocolError, Start, Task
+from clients.captioning import Interrupt, add_caption_arguments, caption, run_verb, start_of
+from clients.stream import Captions, ConnectError, StreamError
+from clients.subtitles import Screen
+from streaming.protocol import SAMPLE_RATE, Encoding, ProtocolError
 
 SUMMARY = "caption audio files, or raw audio from standard input"
 
@@ -35,81 +33,6 @@ USAGE = 2  # exit status of argparse, too
 
 class SourceError(Exception):
     """Audio that cannot be read; the text names it and says why."""
-
-
-class Interrupt:
-    """While entered, the first SIGINT or SIGTERM sets `requested`; a second one ends the program.
-
-    status: the exit status that tells the signal, 128 + its number; 0 if there was none.
-    """
-
-    def __init__(self) -> None:
-        self.requested = asyncio.Event()
-        self.status = 0
-
-    def __enter__(self) -> Self:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, self._ask, number)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._release()
-
-    def _ask(self, number: signal.Signals) -> None:
-        self.status = 128 + number
-        self.requested.set()
-        self._release()  # from here on the signals do what they always do
-
-    def _release(self) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().remove_signal_handler(number)
-
-
-async def caption(
-    url: str,
-    start: Start,
-    feed: Callable[[Captions], Awaitable[None]],
-    screen: Screen,
-    interrupt: Interrupt,
-) -> None:
-    """One session: `feed` sends the audio; when it ends or the user interrupts, pending finals follow.
-
-    Raises StreamError, ProtocolError for a bad `start`, and what `feed` raised, in each case only
-    after every caption that could be had is on the screen.
-    """
-    async with connect(url, start) as captions:
-        screen.show(captions.ready)
-        sender = asyncio.create_task(_send(captions, feed, interrupt))
-        try:
-            async for message in captions:
-                screen.show(message)
-        finally:
-            sender.cancel()
-            (failure,) = await asyncio.gather(sender, return_exceptions=True)
-        if isinstance(failure, Exception):
-            raise failure
-
-
-async def _send(
-    captions: Captions, feed: Callable[[Captions], Awaitable[None]], interrupt: Interrupt
-) -> None:
-    """Feed until the audio ends or the user interrupts, then stop the stream in any case."""
-    feeding = asyncio.ensure_future(feed(captions))
-    asked = asyncio.ensure_future(interrupt.requested.wait())
-    try:
-        await asyncio.wait([feeding, asked], return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        feeding.cancel()
-        asked.cancel()
-        failure, _ = await asyncio.gather(feeding, asked, return_exceptions=True)
-    await captions.stop()
-    if isinstance(failure, Exception):
-        raise failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,21 +122,29 @@ async def _read_pipe(descriptor: int, size: int) -> AsyncGenerator[bytes, None]:
         os.set_blocking(descriptor, True)  # as we found it: others may share the pipe
 
 
+async def speak(captions: Captions, audio: Audio, *, realtime: bool) -> None:
+    """Send all of `audio`, at the pace of the sound or as fast as the daemon takes it.
+
+    In real time no block leaves before its time. Raises SourceError if there is no sound in it.
+    """
+    clock = asyncio.get_running_loop().time
+    began, sent = clock(), 0
+    async for block in audio.blocks:
+        if realtime:
+            await asyncio.sleep(began + sent / audio.bytes_per_second - clock())
+        await captions.send(block)
+        sent += len(block)
+    if not sent:
+        raise SourceError(f"{audio.name}: holds no audio")
+
+
 async def _caption_audio(
     audio: Audio, args: argparse.Namespace, screen: Screen, interrupt: Interrupt
 ) -> None:
-    """One file, at disk speed or at the pace of the sound. Raises SourceError if it is empty."""
+    """One session. Raises SourceError, StreamError and ProtocolError."""
 
     async def feed(captions: Captions) -> None:
-        clock = asyncio.get_running_loop().time
-        began, sent = clock(), 0
-        async for block in audio.blocks:
-            if args.pace == "realtime":
-                await asyncio.sleep(began + sent / audio.bytes_per_second - clock())
-            await captions.send(block)
-            sent += len(block)
-        if not sent:
-            raise SourceError(f"{audio.name}: holds no audio")
+        await speak(captions, audio, realtime=args.pace == "realtime")
 
     start = start_of(args, screen, audio.encoding, audio.rate, audio.channels)
     async with aclosing(audio.blocks):
@@ -242,78 +173,6 @@ async def _caption_all(args: argparse.Namespace, screen: Screen) -> int:
             if interrupt.status:
                 return interrupt.status
     return 1 if failed or screen.troubles else 0
-
-
-def add_caption_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of every verb that captions."""
-    add = parser.add_argument
-    url = os.environ.get("CAPTIOND_URL", DEFAULT_URL)
-    add("--url", default=url, help="the daemon (environment: CAPTIOND_URL; now %(default)s)")
-    add("--format", choices=list(FORMATS), default="text", help="of the output (default: text)")
-    add("--output", metavar="FILE", help="where to write (default: standard output)")
-    add(
-        "--partials",
-        action=argparse.BooleanOptionalAction,
-        help="want hypotheses while speech goes on (default: on a terminal and for json)",
-    )
-    add(
-        "--language",
-        action="append",
-        default=[],
-        metavar="CODE",
-        help="spoken language, such as en; several, repeated or with commas, to choose from",
-    )
-    add("--task", choices=get_args(Task), default="transcribe", help="translate writes English")
-    add("--prompt", default="", help="text that came before: names, spelling, style")
-    add("--temperature", type=float, default=0.0, help="0 is deterministic; up to 2")
-    add("--seed", type=int, default=0, help="of the sampling, where temperature is above 0")
-
-
-def start_of(
-    args: argparse.Namespace, screen: Screen, encoding: Encoding, rate: int, channels: int
-) -> Start:
-    """The `start` message that the options of `add_caption_arguments` ask for."""
-    languages = [code for item in args.language for code in item.replace(",", " ").split()]
-    shown = screen.live or args.format == "json"
-    return Start(
-        encoding=encoding,
-        rate=rate,
-        channels=channels,
-        language=languages if len(languages) > 1 else next(iter(languages), None),
-        task=args.task,
-        temperature=args.temperature,
-        seed=args.seed,
-        partials=shown if args.partials is None else args.partials,
-        prompt=args.prompt,
-    )
-
-
-def run_verb(
-    name: str,
-    args: argparse.Namespace,
-    verb: Callable[[argparse.Namespace, Screen], Coroutine[Any, Any, int]],
-) -> int:
-    """Open the output, run the verb, leave the terminal clean. The exit status."""
-    try:
-        with (
-            Path(args.output).open("w", encoding="utf-8")
-            if args.output
-            else nullcontext(sys.stdout) as out
-        ):
-            screen = Screen(name, FORMATS[args.format](), out, sys.stderr)
-            try:
-                return asyncio.run(verb(args, screen))
-            finally:
-                screen.close()
-    except KeyboardInterrupt:
-        return 128 + signal.SIGINT
-    except BrokenPipeError:
-        # Whoever read the captions has gone. Python would complain once more when it flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except OSError as error:
-        sys.stderr.write(f"{name}: cannot write {args.output or 'the captions'}: {error}\n")
-        return 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,6 +1,6 @@
 """`captiond mic`: live captions of a microphone.
 
-Owns the audio device, and nothing else: sessions, options and output are those of `captiond file`.
+Owns the audio device, and nothing else: sessions, options and output are captioning.py's.
 sounddevice is imported when the verb runs, so that captiond installs without PortAudio.
 
 Each opening of the device is one session: a microphone that is unplugged ends it, which gives the
@@ -21,7 +21,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from clients.file import Interrupt, add_caption_arguments, caption, run_verb, start_of
+from clients.captioning import Interrupt, add_caption_arguments, caption, run_verb, start_of
 from clients.stream import Captions, StreamError
 from clients.subtitles import METER_FLOOR_DB, Screen
 from streaming.protocol import SAMPLE_RATE, ProtocolError

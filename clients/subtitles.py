@@ -32,6 +32,7 @@ CLEAR = "\r\x1b[K"
 DIM = "\x1b[2m"
 PLAIN = "\x1b[0m"
 DEFAULT_COLUMNS = 80
+BEHIND_S = 2.0  # a `lag` of less says that the daemon has caught up
 METER_CELLS = 10
 METER_FLOOR_DB = -60.0
 
@@ -254,7 +255,7 @@ class Screen:
             case Ready() | Closed():
                 self._partial, self._lag_s = None, 0.0
             case Lag():
-                self._lag_s = message.seconds
+                self._lag_s = message.seconds if message.seconds >= BEHIND_S else 0.0
             case Error():
                 self.troubles += 1
                 if not message.fatal:  # a fatal one is told by whoever catches FatalError

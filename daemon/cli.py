@@ -12,6 +12,7 @@ from importlib import metadata
 from typing import NoReturn, Protocol, cast
 
 VERBS = {
+    "demo": ("clients.demo", "start a daemon, caption the bundled sample live, stop"),
     "serve": ("daemon.serve", "run the captioning daemon"),
     "mic": ("clients.mic", "caption a microphone, live"),
     "file": ("clients.file", "caption audio files, or raw audio from standard input"),

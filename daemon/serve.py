@@ -30,11 +30,7 @@ def run(args: argparse.Namespace) -> int:
         settings = config.read(vars(args), os.environ)
     except config.ConfigError as error:
         return _fail(str(error), 2)
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=settings.log_level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    begin_log(settings.log_level)
     # Help and wrong settings are answered without the seconds that torch takes to import.
     from daemon.server import Daemon, ListenError  # noqa: PLC0415
     from model.engine import Engine, load  # noqa: PLC0415
@@ -52,6 +48,21 @@ def run(args: argparse.Namespace) -> int:
     except (ListenError, ModelError) as error:
         return _fail(str(error), 1)
     return 0
+
+
+def begin_log(level: str) -> None:
+    """Log to standard error from `level` ("debug", "info", …) on.
+
+    What the websocket library says of every connection is shown from warnings on, or for debugging.
+    """
+    least = logging.getLevelNamesMapping()[level.upper()]
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=least,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    quieter = least if least == logging.DEBUG else max(least, logging.WARNING)
+    logging.getLogger("websockets").setLevel(quieter)
 
 
 async def serve(daemon: "Daemon") -> None:

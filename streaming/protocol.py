@@ -4,6 +4,9 @@ Control and events travel as JSON text frames, audio as binary frames; every mes
 `type`. Times are seconds of session time: the position in the audio received so far, never the
 wall clock. This file needs nothing but msgspec, so that a client installs without numpy or torch.
 
+A client's messages are read strictly, a daemon's tolerantly: unknown fields in them are passed
+over, so that a newer daemon can add fields without breaking older clients.
+
     client → start, binary audio, flush, stop
     → client ready, speech, partial, final, lag, error, closed
 
@@ -29,9 +32,7 @@ ErrorCode = Literal[
     "bad_message",  # JSON, but no message of this protocol
     "bad_order",  # audio, flush or stop before start; a second start; anything after stop
     "bad_audio",  # NaN, infinity, or a binary frame in another format than announced
-    "too_large",  # a frame above the limit that `ready` announced
     "bad_request",  # a start whose values this daemon cannot serve (a language the model lacks)
-    "busy",  # no free session
     "decode_failed",  # one utterance could not be recognised; its final is empty
     "shutting_down",  # the daemon stops; pending finals are still delivered
     "internal",  # a fault of the daemon's own
@@ -46,11 +47,15 @@ class ProtocolError(ValueError):
         self.code: ErrorCode = code
 
 
-class _Message(Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", kw_only=True):
-    pass
+class _FromClient(Struct, frozen=True, tag_field="type", kw_only=True, forbid_unknown_fields=True):
+    """Strict: a field that this daemon does not know is a wish it would not fulfil."""
 
 
-class Start(_Message, tag="start", frozen=True):
+class _FromDaemon(Struct, frozen=True, tag_field="type", kw_only=True):
+    """Tolerant: a newer daemon may say more in captiond.v1, and an older client passes over it."""
+
+
+class Start(_FromClient, tag="start", frozen=True):
     """Opens the session. Every field has a default: `{"type": "start"}` is 16 kHz mono int16.
 
     encoding: sample format of every binary frame, little-endian.
@@ -73,11 +78,11 @@ class Start(_Message, tag="start", frozen=True):
     prompt: Annotated[str, Meta(max_length=1_000)] = ""
 
 
-class Flush(_Message, tag="flush", frozen=True):
+class Flush(_FromClient, tag="flush", frozen=True):
     """End the current utterance now; the stream goes on."""
 
 
-class Stop(_Message, tag="stop", frozen=True):
+class Stop(_FromClient, tag="stop", frozen=True):
     """End of audio: everything pending is finalised, then `closed` is sent."""
 
 
@@ -91,7 +96,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     buffered_seconds: float
 
 
-class Ready(_Message, tag="ready", frozen=True):
+class Ready(_FromDaemon, tag="ready", frozen=True):
     """The answer to `start`: audio may flow. `drafter` is null where decoding is plain greedy."""
 
     session: str
@@ -100,7 +105,7 @@ class Ready(_Message, tag="ready", frozen=True):
     limits: Limits
 
 
-class Speech(_Message, tag="speech", frozen=True):
+class Speech(_FromDaemon, tag="speech", frozen=True):
     """Speech began (`event` "start", `at` the first sample) or ended ("end") in `utterance`."""
 
     event: Literal["start", "end"]
@@ -108,7 +113,7 @@ class Speech(_Message, tag="speech", frozen=True):
     at: float
 
 
-class Partial(_Message, tag="partial", frozen=True):
+class Partial(_FromDaemon, tag="partial", frozen=True):
     """A hypothesis of an unfinished utterance; it replaces the one before.
 
     The first `stable` characters of `text` agree with the hypothesis before and never shrink.
@@ -133,7 +138,7 @@ class DecodeFigures(Struct, frozen=True, kw_only=True):
     ms: float
 
 
-class Final(_Message, tag="final", frozen=True):
+class Final(_FromDaemon, tag="final", frozen=True):
     """The last word on [start, end). `text` may be empty: the sound was no speech.
 
     mean_logprob: mean natural log-probability of the tokens, end of transcript included.
@@ -150,14 +155,14 @@ class Final(_Message, tag="final", frozen=True):
     decode: DecodeFigures
 
 
-class Lag(_Message, tag="lag", frozen=True):
+class Lag(_FromDaemon, tag="lag", frozen=True):
     """The service is `seconds` behind; `shedding` says what it leaves out to catch up."""
 
     seconds: float
     shedding: Literal["nothing", "partials"]
 
 
-class Error(_Message, tag="error", frozen=True):
+class Error(_FromDaemon, tag="error", frozen=True):
     """Something went wrong. `fatal`: the session is over and the socket will close."""
 
     code: ErrorCode
@@ -165,7 +170,7 @@ class Error(_Message, tag="error", frozen=True):
     fatal: bool
 
 
-class Closed(_Message, tag="closed", frozen=True):
+class Closed(_FromDaemon, tag="closed", frozen=True):
     """The audio account, in samples at 16 kHz: received = speech + silence + refused."""
 
     received: int

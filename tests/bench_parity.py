@@ -12,8 +12,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from model.engine import Engine, Request
 from model.load import Checkpoint, load
 from tests.corpus import as_transformers, greedy_reference, recordings
@@ -60,10 +58,11 @@ def compare(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Compare the models named on the command line."""
-    torch.set_num_threads(2)
-    results = {name: compare(load(name)) for name in sys.argv[1:] or ["base", "tiny.en"]}
-    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+    """Compare the models named on the command line, each beside what the file has of others."""
+    for name in sys.argv[1:] or ["base", "tiny.en"]:
+        found = compare(load(name))
+        results = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
+        RESULTS.write_text(json.dumps(results | {name: found}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ def host(text: str) -> Samples:
 
 DIALOGUE = (
     (guest, "Good morning, what does this program do?"),
-    (host, "It listens to live speech, and shows captions while you talk."),
+    (host, "It listens while you speak, and shows captions as you go."),
     (guest, "Does it wait until I have finished?"),
     (host, "No. The first words appear early, and they are corrected as you go on."),
     (guest, "And when I pause?"),

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from daemon import cli, models
-from model import load
+from daemon import cli
 
 ROOT = Path(__file__).parent.parent
 
@@ -133,20 +132,3 @@ def test_wrong_usage_is_explained(
 def test_wrong_settings_are_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["serve", "--port", "many"]) == 2
     assert capsys.readouterr().err.startswith("captiond serve: --port is 'many'")
-
-
-def test_models_are_a_table(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = [
-        load.Source("base", "package x", available=True),
-        load.Source("y", "Hub", available=False),
-    ]
-    monkeypatch.setattr(load, "catalogue", lambda: rows)
-    assert models.run(argparse.Namespace()) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split() for line in lines[1:3]] == [
-        ["base", "yes", "package", "x"],
-        ["y", "no", "Hub"],
-    ]
-    assert lines[1].index("package") == lines[0].index("source")

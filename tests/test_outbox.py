@@ -24,7 +24,11 @@ async def drain(outbox: Outbox) -> list[ServerMessage]:
 
 async def test_messages_leave_in_order_and_the_end_comes_last() -> None:
     outbox = Outbox()
-    sent: list[ServerMessage] = [speech(0), Error(code="busy", message="", fatal=False), speech(1)]
+    sent: list[ServerMessage] = [
+        speech(0),
+        Error(code="bad_json", message="", fatal=False),
+        speech(1),
+    ]
     for message in sent:
         outbox.put(message)
     outbox.end()

@@ -71,7 +71,7 @@ def test_a_client_imports_without_torch() -> None:
 import sys
 for heavy in ("torch", "transformers", "soxr", "webrtcvad", "sounddevice"):
     sys.modules[heavy] = None
-import clients.file, clients.mic, clients.stream, daemon.cli
+import clients.captioning, clients.demo, clients.file, clients.mic, clients.stream, daemon.cli
 """
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 

@@ -3,6 +3,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -184,6 +185,21 @@ def test_messages_of_the_other_direction_are_refused() -> None:
         decode_server('{"type": "stop"}')
 
 
+@given(SERVER_MESSAGES)
+def test_a_newer_daemon_may_say_more(message: ServerMessage) -> None:
+    """A client passes over fields that it does not know, at any depth."""
+    text = json.loads(encode(message), object_hook=lambda fields: fields | {"new": {"type": "x"}})
+    assert decode_server(json.dumps(text)) == message
+
+
+@given(CLIENT_MESSAGES)
+def test_a_newer_client_is_told_what_the_daemon_does_not_know(message: ClientMessage) -> None:
+    """It asks for something: passing over it would be a silent no."""
+    text = json.dumps(json.loads(encode(message)) | {"new": 1})
+    with pytest.raises(ProtocolError, match="unknown field `new`; the fields of"):
+        decode_client(text)
+
+
 def test_messages_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         Flush().x = 1  # type: ignore[attr-defined]  # the point of the test
@@ -204,6 +220,11 @@ def test_the_published_schema_is_what_the_module_prints() -> None:
     assert json.loads(printed) == protocol.schema()
 
 
+def admits_more(definition: dict[str, Any]) -> bool:
+    """Whether the schema admits fields that it does not name."""
+    return bool(definition.get("additionalProperties", True))
+
+
 def test_the_schema_names_every_message() -> None:
     schema = protocol.schema()
     assert set(schema["properties"]["client"]["discriminator"]["mapping"]) == {
@@ -211,4 +232,6 @@ def test_the_schema_names_every_message() -> None:
         "flush",
         "stop",
     }
+    closed_kinds = {kind for kind, fields in schema["$defs"].items() if not admits_more(fields)}
+    assert closed_kinds == {"Start", "Flush", "Stop"}
     assert {"Ready", "Speech", "Partial", "Final", "Lag", "Error", "Closed"} < set(schema["$defs"])

@@ -3,6 +3,7 @@ import logging
 import os
 import signal
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from websockets.exceptions import ConnectionClosed
 
 from daemon import cli
 from daemon.config import Config
-from daemon.serve import physical_cores, serve
+from daemon.serve import begin_log, physical_cores, serve
 from daemon.server import Daemon
 from streaming.protocol import Start
 from tests.fakes import PATIENCE, ScriptedEngine
@@ -34,6 +35,30 @@ async def test_signals_stop_the_daemon(
     await asyncio.wait_for(running, PATIENCE)
     with pytest.raises(ConnectionClosed):
         await client.say(Start())
+
+
+@pytest.fixture
+def websockets_log() -> Iterator[logging.Logger]:
+    """Of the library's servers; what is set here is undone."""
+    yield logging.getLogger("websockets.server")
+    logging.getLogger("websockets").setLevel(logging.NOTSET)
+
+
+@pytest.mark.parametrize(
+    ("level", "least"),
+    [
+        ("debug", logging.DEBUG),
+        ("info", logging.WARNING),
+        ("warning", logging.WARNING),
+        ("error", logging.ERROR),
+    ],
+)
+def test_the_websocket_library_speaks_only_of_trouble(
+    level: str, least: int, websockets_log: logging.Logger
+) -> None:
+    """Each connection would be lines of the log; for debugging they are wanted."""
+    begin_log(level)
+    assert websockets_log.getEffectiveLevel() == least
 
 
 def test_serve_explains_a_model_that_cannot_be_had(capsys: pytest.CaptureFixture[str]) -> None:

@@ -236,6 +236,16 @@ def test_meter_and_lag_stand_before_the_partial(terminal: Terminal) -> None:
     assert terminal.seen().split(CLEAR)[-1] == "good"
 
 
+@pytest.mark.parametrize("seconds", [0.0, 0.2, 1.9])
+def test_a_daemon_that_has_caught_up_is_not_behind(seconds: float, terminal: Terminal) -> None:
+    """The last `lag` is below two seconds, and none follows to correct it."""
+    screen = screen_on(terminal, io.StringIO())
+    screen.show(Lag(seconds=2.0, shedding="nothing"))
+    assert terminal.seen() == f"{CLEAR}(2 s behind) "
+    screen.show(Lag(seconds=seconds, shedding="nothing"))
+    assert terminal.seen() == CLEAR
+
+
 def test_what_is_told_keeps_the_live_line_whole(terminal: Terminal) -> None:
     screen = screen_on(terminal, io.StringIO())
     screen.show(partial("good", stable=4))

@@ -88,6 +88,7 @@ def random_weights(config: WhisperConfig, seed: int = 0, scale: float = 0.4) -> 
     generator = torch.Generator().manual_seed(seed)
     with torch.device("meta"):
         shapes = Whisper(config).state_dict()
+    del shapes["decoder.head.weight"]  # the embedding serves: no checkpoint has a head of its own
 
     def make(name: str, shape: torch.Size) -> Tensor:
         noise = torch.randn(shape, generator=generator) * scale

@@ -1,0 +1,196 @@
+"""What every verb that captions shares: options, interrupts, one session, a clean end.
+
+Reads no audio and knows no device: each verb brings a coroutine that feeds the session.
+"""
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import nullcontext
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, Self, get_args
+
+from clients.stream import DEFAULT_URL, Captions, connect
+from clients.subtitles import FORMATS, Screen
+from streaming.protocol import Encoding, Start, Task
+
+# What signals do where nobody asks for anything else.
+DEFAULTS: dict[signal.Signals, Callable[[int, FrameType | None], Any] | signal.Handlers] = {
+    signal.SIGINT: signal.default_int_handler,
+    signal.SIGTERM: signal.SIG_DFL,
+}
+
+
+class Interrupt:
+    """While entered, the first SIGINT or SIGTERM sets `requested`; a second one ends the program.
+
+    status: the exit status that tells the signal, 128 + its number; 0 if there was none.
+    last_act: what a second signal must not leave undone. It runs in the signal's handler, at once
+    and whatever the program is waiting for, and may not wait itself.
+    """
+
+    def __init__(self) -> None:
+        self.requested = asyncio.Event()
+        self.status = 0
+        self.last_act: Callable[[], None] | None = None
+
+    def __enter__(self) -> Self:
+        for number in DEFAULTS:
+            asyncio.get_running_loop().add_signal_handler(number, self._ask, number)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for number in DEFAULTS:
+            asyncio.get_running_loop().remove_signal_handler(number)
+        self._release()
+
+    def _ask(self, number: signal.Signals) -> None:
+        self.status = 128 + number
+        self.requested.set()
+        for each in DEFAULTS:
+            # Not the loop's business any more: a second signal counts even where the loop is stuck.
+            asyncio.get_running_loop().remove_signal_handler(each)
+            signal.signal(each, self._insist)
+
+    def _insist(self, number: int, _frame: FrameType | None) -> None:
+        self._release()
+        if self.last_act is not None:
+            self.last_act()
+        signal.raise_signal(number)
+
+    def _release(self) -> None:
+        for number, default in DEFAULTS.items():
+            signal.signal(number, default)
+
+
+async def caption(
+    url: str,
+    start: Start,
+    feed: Callable[[Captions], Awaitable[None]],
+    screen: Screen,
+    interrupt: Interrupt,
+) -> None:
+    """One session: `feed` sends the audio; when it ends or the user interrupts, pending finals follow.
+
+    Raises StreamError, ProtocolError for a bad `start`, and what `feed` raised, in each case only
+    after every caption that could be had is on the screen.
+    """
+    async with connect(url, start) as captions:
+        screen.show(captions.ready)
+        sender = asyncio.create_task(_send(captions, feed, interrupt))
+        try:
+            async for message in captions:
+                screen.show(message)
+        finally:
+            sender.cancel()
+            (failure,) = await asyncio.gather(sender, return_exceptions=True)
+        if isinstance(failure, Exception):
+            raise failure
+
+
+async def _send(
+    captions: Captions, feed: Callable[[Captions], Awaitable[None]], interrupt: Interrupt
+) -> None:
+    """Feed until the audio ends or the user interrupts, then stop the stream in any case."""
+    feeding = asyncio.ensure_future(feed(captions))
+    asked = asyncio.ensure_future(interrupt.requested.wait())
+    try:
+        await asyncio.wait([feeding, asked], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        feeding.cancel()
+        asked.cancel()
+        failure, _ = await asyncio.gather(feeding, asked, return_exceptions=True)
+    await captions.stop()
+    if isinstance(failure, Exception):
+        raise failure
+
+
+def add_caption_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of every verb that captions."""
+    add = parser.add_argument
+    url = os.environ.get("CAPTIOND_URL", DEFAULT_URL)
+    add("--url", default=url, help="the daemon (environment: CAPTIOND_URL; now %(default)s)")
+    add("--format", choices=list(FORMATS), default="text", help="of the output (default: text)")
+    add("--output", metavar="FILE", help="where to write (default: standard output)")
+    add(
+        "--partials",
+        action=argparse.BooleanOptionalAction,
+        help="want hypotheses while speech goes on (default: on a terminal and for json)",
+    )
+    add(
+        "--language",
+        action="append",
+        default=[],
+        metavar="CODE",
+        help="spoken language, such as en; several, repeated or with commas, to choose from",
+    )
+    add("--task", choices=get_args(Task), default="transcribe", help="translate writes English")
+    add("--prompt", default="", help="text that came before: names, spelling, style")
+    add("--temperature", type=float, default=0.0, help="0 is deterministic; up to 2")
+    add("--seed", type=int, default=0, help="of the sampling, where temperature is above 0")
+
+
+def start_of(
+    args: argparse.Namespace, screen: Screen, encoding: Encoding, rate: int, channels: int
+) -> Start:
+    """The `start` message that the options of `add_caption_arguments` ask for."""
+    languages = [code for item in args.language for code in item.replace(",", " ").split()]
+    shown = screen.live or args.format == "json"
+    return Start(
+        encoding=encoding,
+        rate=rate,
+        channels=channels,
+        language=languages if len(languages) > 1 else next(iter(languages), None),
+        task=args.task,
+        temperature=args.temperature,
+        seed=args.seed,
+        partials=shown if args.partials is None else args.partials,
+        prompt=args.prompt,
+    )
+
+
+def run_verb(
+    name: str,
+    args: argparse.Namespace,
+    verb: Callable[[argparse.Namespace, Screen], Coroutine[Any, Any, int]],
+) -> int:
+    """Open the output, run the verb, leave the terminal clean. The exit status."""
+
+    def program() -> int:
+        with (
+            Path(args.output).open("w", encoding="utf-8")
+            if args.output
+            else nullcontext(sys.stdout) as out
+        ):
+            screen = Screen(name, FORMATS[args.format](), out, sys.stderr)
+            try:
+                return asyncio.run(verb(args, screen))
+            finally:
+                screen.close()
+
+    try:
+        return exit_status(program)
+    except OSError as error:
+        sys.stderr.write(f"{name}: cannot write {args.output or 'the captions'}: {error}\n")
+        return 1
+
+
+def exit_status(program: Callable[[], int]) -> int:
+    """What `program` returns; 130 if Ctrl-C ends it, 1 if whoever reads its output has gone."""
+    try:
+        return program()
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        # Python would complain once more when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1

@@ -1,0 +1,239 @@
+"""What all captioning verbs share, seen through `captiond file`: the simplest of them."""
+
+import argparse
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from clients.captioning import Interrupt, exit_status
+from clients.file import add_arguments, run
+from streaming.protocol import Error, Start, Stop
+from tests.standin import Peer, closed, final, standin_thread
+from tests.test_file import RATE, Capture, caption, piped, wav
+
+
+def test_the_daemons_address_comes_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    with standin_thread() as server:
+        monkeypatch.setenv("CAPTIOND_URL", server.url)
+        parser = argparse.ArgumentParser()
+        add_arguments(parser)
+        assert run(parser.parse_args([str(wav(tmp_path / "a.wav"))])) == 0
+    assert capsys.readouterr().out == "one\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "language"),
+    [
+        ([], None),
+        (["--language", "en"], "en"),
+        (["--language", "en,de"], ["en", "de"]),
+        (["--language", "en", "--language", "de, fr"], ["en", "de", "fr"]),
+    ],
+)
+def test_languages(words: list[str], language: str | list[str] | None, tmp_path: Path) -> None:
+    with standin_thread() as server:
+        caption(server, wav(tmp_path / "a.wav"), *words)
+    assert server.peers[0].start.language == language
+
+
+def test_options_reach_the_daemon(tmp_path: Path) -> None:
+    words = [
+        "--task",
+        "translate",
+        "--prompt",
+        "Ada",
+        "--temperature",
+        "0.5",
+        "--seed",
+        "7",
+        "--partials",
+    ]
+    with standin_thread() as server:
+        caption(server, wav(tmp_path / "a.wav"), *words, "--partials")
+    assert server.peers[0].start == Start(
+        rate=RATE, task="translate", prompt="Ada", temperature=0.5, seed=7, partials=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ([], False),
+        (["--format", "srt"], False),
+        (["--format", "json"], True),
+        (["--format", "json", "--no-partials"], False),
+        (["--partials"], True),
+    ],
+)
+def test_partials_are_wanted_where_someone_sees_them(
+    words: list[str], wanted: bool, tmp_path: Path
+) -> None:
+    """No terminal here: only json shows them, unless the user decides."""
+    with standin_thread() as server:
+        caption(server, wav(tmp_path / "a.wav"), *words)
+    assert server.peers[0].start.partials is wanted
+
+
+@pytest.mark.parametrize("value", ["9", "nan", "-1"])
+def test_a_wrong_value_is_named(value: str, tmp_path: Path, capsys: Capture) -> None:
+    with standin_thread() as server:
+        assert caption(server, wav(tmp_path / "a.wav"), "--temperature", value) == 1
+    assert "$.temperature" in capsys.readouterr().err
+    assert server.peers == []
+
+
+def test_an_output_that_cannot_be_written_is_named(tmp_path: Path, capsys: Capture) -> None:
+    assert caption("ws://127.0.0.1:1", wav(tmp_path / "a.wav"), "--output", tmp_path) == 1
+    assert f"cannot write {tmp_path}" in capsys.readouterr().err
+
+
+def test_a_reader_that_goes_ends_the_verb_quietly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """`captiond file … | head -1` prints no stack trace."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as stdout, standin_thread() as server:
+        monkeypatch.setattr("sys.stdout", stdout)
+        assert caption(server, wav(tmp_path / "a.wav")) == 1
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["INT", "TERM"]
+)
+def test_an_interrupt_gets_the_pending_finals(
+    number: signal.Signals, status: int, tmp_path: Path, capsys: Capture
+) -> None:
+    """Stop is sent, what was spoken is printed, the next file is not begun."""
+
+    async def script(peer: Peer) -> None:
+        await peer.open()
+        await peer.until(bytes)
+        os.kill(os.getpid(), number)
+        await peer.until(Stop)
+        await peer.send(final("spoken so far"), closed())
+
+    path = wav(tmp_path / "a.wav", seconds=60)
+    with standin_thread(script) as server:
+        assert caption(server, path, path, "--pace", "realtime") == status
+    assert len(server.peers) == 1
+    assert len(server.peers[0].audio) < 2 * 60 * RATE
+    assert capsys.readouterr() == ("spoken so far\n", "")
+
+
+def test_an_interrupt_does_not_wait_for_a_silent_pipe(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.open()
+        os.kill(os.getpid(), signal.SIGINT)
+        await peer.until(Stop)
+        await peer.send(final("so far"), closed())
+
+    with piped(monkeypatch) as writing, standin_thread(script) as server:
+        assert caption(server, "-") == 130
+        os.close(writing)
+    assert capsys.readouterr().out == "so far\n"
+
+
+def test_a_second_interrupt_insists(tmp_path: Path, capsys: Capture) -> None:
+    """A daemon that owes its finals for ever cannot hold the user."""
+
+    async def script(peer: Peer) -> None:
+        await peer.open()
+        await peer.until(bytes)
+        os.kill(os.getpid(), signal.SIGINT)
+        await peer.until(Stop)
+        os.kill(os.getpid(), signal.SIGINT)
+        await peer.websocket.wait_closed()
+
+    with standin_thread(script) as server:
+        assert caption(server, wav(tmp_path / "a.wav", seconds=60), "--pace", "realtime") == 130
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_fatal_error_comes_after_the_captions(tmp_path: Path, capsys: Capture) -> None:
+    """A daemon that shuts down in mid-file: what was spoken is printed, the reason told once."""
+
+    async def script(peer: Peer) -> None:
+        await peer.open()
+        await peer.until(bytes)
+        await peer.send(Error(code="shutting_down", message="bye", fatal=True), final("so far"))
+        await peer.send(closed())
+
+    with standin_thread(script) as server:
+        path = wav(tmp_path / "a.wav", seconds=60)
+        assert caption(server, path, "--pace", "realtime") == 1
+    out, err = capsys.readouterr()
+    assert out == "so far\n"
+    assert err == "captiond file: the daemon ended the session: bye (shutting_down)\n"
+
+
+def test_an_utterance_that_fails_shows_in_the_exit_status(tmp_path: Path, capsys: Capture) -> None:
+    """The rest of the file and the files after it are captioned all the same."""
+
+    async def script(peer: Peer) -> None:
+        await peer.open()
+        await peer.until(Stop)
+        await peer.send(Error(code="decode_failed", message="utterance 0", fatal=False))
+        await peer.send(final(""), final("next", 1.0, 2.0, utterance=1), closed())
+
+    path = wav(tmp_path / "a.wav")
+    with standin_thread(script) as server:
+        assert caption(server, path, path) == 1
+    out, err = capsys.readouterr()
+    assert out == "next\nnext\n"
+    assert err.count("utterance 0 (decode_failed)") == 2
+
+
+def defaults_hold() -> bool:
+    return (
+        signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    )
+
+
+async def test_signals_are_released_when_nobody_interrupted() -> None:
+    with Interrupt() as interrupt:
+        assert not defaults_hold()
+    assert defaults_hold()
+    assert (interrupt.requested.is_set(), interrupt.status) == (False, 0)
+
+
+async def test_after_an_interrupt_the_signals_are_released_in_the_end() -> None:
+    acts: list[str] = []
+    with Interrupt() as interrupt:
+        interrupt.last_act = lambda: acts.append("last")
+        os.kill(os.getpid(), signal.SIGTERM)
+        await interrupt.requested.wait()
+        assert not defaults_hold()
+    assert defaults_hold()
+    assert (interrupt.status, acts) == (143, [])
+
+
+def test_a_second_signal_does_the_last_act_though_the_program_is_stuck() -> None:
+    """No event loop turns any more: the second signal counts all the same."""
+    acts: list[str] = []
+
+    async def stuck() -> None:
+        with Interrupt() as interrupt:
+            interrupt.last_act = lambda: acts.append("last")
+            os.kill(os.getpid(), signal.SIGTERM)
+            await interrupt.requested.wait()
+            signal.raise_signal(signal.SIGINT)
+            pytest.fail("the second signal went unheard")
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(stuck())
+    assert acts == ["last"]
+    assert defaults_hold()
+
+
+def test_the_exit_status_is_the_programs_own() -> None:
+    assert exit_status(lambda: 7) == 7
