@@ -78,15 +78,20 @@ async def caption(
     feed: Callable[[Captions], Awaitable[None]],
     screen: Screen,
     interrupt: Interrupt,
+    *,
+    finish: Callable[[], None] | None = None,
 ) -> None:
     """One session: `feed` sends the audio; when it ends or the user interrupts, pending finals follow.
+
+    finish: on an interrupt, makes `feed` end by itself once it has sent what it has; without it `feed`
+    is cancelled.
 
     Raises StreamError, ProtocolError for a bad `start`, and what `feed` raised, in each case only
     after every caption that could be had is on the screen.
     """
     async with connect(url, start) as captions:
         screen.show(captions.ready)
-        sender = asyncio.create_task(_send(captions, feed, interrupt))
+        sender = asyncio.create_task(_send(captions, feed, interrupt, finish))
         try:
             async for message in captions:
                 screen.show(message)
@@ -98,13 +103,19 @@ async def caption(
 
 
 async def _send(
-    captions: Captions, feed: Callable[[Captions], Awaitable[None]], interrupt: Interrupt
+    captions: Captions,
+    feed: Callable[[Captions], Awaitable[None]],
+    interrupt: Interrupt,
+    finish: Callable[[], None] | None,
 ) -> None:
     """Feed until the audio ends or the user interrupts, then stop the stream in any case."""
     feeding = asyncio.ensure_future(feed(captions))
     asked = asyncio.ensure_future(interrupt.requested.wait())
     try:
         await asyncio.wait([feeding, asked], return_when=asyncio.FIRST_COMPLETED)
+        if finish is not None and not feeding.done():
+            finish()
+            await asyncio.wait([feeding])
     finally:
         feeding.cancel()
         asked.cancel()

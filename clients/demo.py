@@ -6,11 +6,9 @@ by a signal, as any user would. Audio, session and screen are those of `captiond
 
 import argparse
 import asyncio
-import http.client
 import os
 import re
 import signal
-import socket
 import statistics
 import sys
 import tempfile
@@ -51,11 +49,12 @@ DAEMON = (sys.executable, "-P", "-m", "daemon", "serve")
 HOST = "127.0.0.1"
 LEAST_OVERLAP = 0.8
 
+READY = re.compile(rb"ready on (ws://\S+) ")  # in the daemon's log
 READY_S = 120.0  # until the model must be loaded
 POLL_S = 0.2
-ANSWER_S = 5.0  # for one look at /healthz: imports keep a starting daemon busy
 STOP_S = 45.0  # the daemon grants pending finals 30 s, by default
 LOG_BYTES = 4000  # of the daemon's last words
+WHOLE_LOG = 1 << 20  # bytes: far more than a daemon that starts has to say
 
 
 class DemoError(Exception):
@@ -138,15 +137,15 @@ class Running:
 @asynccontextmanager
 async def running_daemon(
     program: Sequence[str], model: str, patience_s: float, interrupt: Interrupt
-) -> AsyncIterator[Running]:
-    """A daemon on a free port, given once it is ready or the user interrupts, stopped on leaving.
+) -> AsyncIterator[Running | None]:
+    """A daemon on a port that it chose itself, once it is ready; stopped on leaving.
 
-    program: its command line, to which address and model are added. patience_s: until it must be
-    ready. Raises DemoError, with the end of its log, if it does not become ready, loses a session
-    or does not exit with status 0. A second interrupt kills it, and ends the program.
+    None if the user interrupts before it is ready. program: its command line, to which address,
+    model and log level are added. patience_s: until it must be ready. Raises DemoError, with the end
+    of its log, if it does not become ready, loses a session or does not end as it should when it is
+    stopped. A second interrupt kills it, and ends the program.
     """
-    port = _free_port()
-    options = ("--host", HOST, "--port", str(port), "--model", model)
+    options = ("--host", HOST, "--port", "0", "--model", model, "--log-level", "info")
     path = os.pathsep.join(filter(None, [str(HOME), os.environ.get("PYTHONPATH")]))
     with tempfile.TemporaryFile() as log:
         process = await asyncio.create_subprocess_exec(
@@ -161,8 +160,8 @@ async def running_daemon(
         failure: str | None = None
         interrupt.last_act = partial(_kill, process)
         try:
-            await _until_ready(process, port, patience_s, interrupt)
-            yield Running(f"ws://{HOST}:{port}", process.pid)
+            url = await _until_ready(process, log, patience_s, interrupt)
+            yield None if url is None else Running(url, process.pid)
         except (DemoError, StreamError) as error:
             failure = str(error)
         finally:
@@ -173,25 +172,28 @@ async def running_daemon(
             raise DemoError(f"{reasons}. The daemon's log ends:\n{_tail(log)}")
 
 
-def _free_port() -> int:
-    with socket.create_server((HOST, 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
 async def _until_ready(
-    process: Process, port: int, patience_s: float, interrupt: Interrupt
-) -> None:
-    """Return once the daemon is well, or the user wants to leave. Raises DemoError."""
+    process: Process, log: BinaryIO, patience_s: float, interrupt: Interrupt
+) -> str | None:
+    """The daemon's URL, once it says that it is ready; None if the user wants to leave.
+
+    Raises DemoError.
+    """
     ended = asyncio.ensure_future(process.wait())
     asked = asyncio.ensure_future(interrupt.requested.wait())
     try:
         async with asyncio.timeout(patience_s):
-            while not asked.done() and not await asyncio.to_thread(_is_well, port):
+            while not asked.done():
+                # By pread: the daemon writes where the position of the open file is.
+                said = READY.search(os.pread(log.fileno(), WHOLE_LOG, 0))
+                if said is not None:
+                    return said[1].decode()
                 if ended.done():
                     raise DemoError("the daemon ended before it was ready")
                 await asyncio.wait(
                     [ended, asked], timeout=POLL_S, return_when=asyncio.FIRST_COMPLETED
                 )
+            return None
     except TimeoutError:
         raise DemoError(f"the daemon was not ready within {patience_s:g} s") from None
     finally:
@@ -199,21 +201,14 @@ async def _until_ready(
         asked.cancel()
 
 
-def _is_well(port: int) -> bool:
-    """Whether /healthz says ok. No proxy is asked, whatever the environment names."""
-    connection = http.client.HTTPConnection(HOST, port, timeout=ANSWER_S)
-    with closing(connection):
-        try:
-            connection.request("GET", "/healthz")
-            return connection.getresponse().status == http.HTTPStatus.OK
-        except (OSError, http.client.HTTPException):
-            return False
-
-
 async def _stop(process: Process) -> str | None:
     """Ask the daemon to stop, in the end insist. What was wrong with its end, if anything."""
-    with suppress(ProcessLookupError):
-        process.terminate()
+    well = {0}
+    if process.returncode is None:
+        well.add(-signal.SIGTERM)  # asked before it was far enough to end in its own way
+        with suppress(ProcessLookupError):
+            # Not by `terminate`: it polls, and may snatch the exit status away from the loop.
+            os.kill(process.pid, signal.SIGTERM)
     try:
         async with asyncio.timeout(STOP_S):
             status = await process.wait()
@@ -221,7 +216,7 @@ async def _stop(process: Process) -> str | None:
         _kill(process)
         await process.wait()
         return f"the daemon did not stop within {STOP_S:g} s of SIGTERM and was killed"
-    return f"the daemon ended with status {status}" if status else None
+    return None if status in well else f"the daemon ended with status {status}"
 
 
 def _kill(process: Process) -> None:
@@ -257,7 +252,7 @@ async def _demo(model: str, program: Sequence[str], sample: Path, patience_s: fl
             with open_file(str(sample)) as audio:
                 screen.tell(f"starting a daemon with the model {model}")
                 async with running_daemon(program, model, patience_s, stop) as daemon:
-                    if not stop.requested.is_set():
+                    if daemon is not None:
                         await _speak(daemon.url, audio, screen, transcript, stop)
             if not stop.status:
                 _judge(transcript, wanted)

@@ -155,8 +155,8 @@ async def _caption_all(args: argparse.Namespace, screen: Screen) -> int:
     """Every file in turn; what fails is told and the next one follows. The exit status."""
     raw: tuple[Encoding, int, int] = (
         args.encoding or "s16le",
-        args.rate or SAMPLE_RATE,
-        args.channels or 1,
+        SAMPLE_RATE if args.rate is None else args.rate,
+        1 if args.channels is None else args.channels,
     )
     failed = False
     with Interrupt() as interrupt:
@@ -193,7 +193,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Caption every file. 0; 1 if anything failed; 2 for contradictory options; 130 after Ctrl-C."""
-    if "-" not in args.audio and (args.rate or args.encoding or args.channels):
+    named = [value is not None for value in (args.rate, args.encoding, args.channels)]
+    if "-" not in args.audio and any(named):
         sys.stderr.write(f"{NAME}: --rate, --encoding and --channels are for raw audio, with -\n")
         return USAGE
     return run_verb(NAME, args, _caption_all)

@@ -127,7 +127,8 @@ class Microphone:
         self.device = choose(sounddevice, wanted)
         self._tell = tell
         self._loop = asyncio.get_running_loop()
-        self._queue: asyncio.Queue[tuple[bytes, str]] = asyncio.Queue(round(QUEUE_S / BLOCK_S))
+        # Blocks, each with what is wrong with it; None is the end.
+        self._queue: asyncio.Queue[tuple[bytes, str] | None] = asyncio.Queue()
         self._dropped = 0  # bytes, since it was last told
         self._failing_s = 0.0  # how much sound has come with nothing but errors
         try:
@@ -159,23 +160,31 @@ class Microphone:
         self._stream.close()
 
     async def feed(self, captions: Captions, screen: Screen) -> None:
-        """Send all that the device records. Raises DeviceLostError when it falls silent."""
+        """Send all that the device records until `finish`. Raises DeviceLostError when it is silent."""
         try:
-            while True:
-                block = await self._next()
+            while (block := await self._next()) is not None:
                 screen.level(loudness(block))
                 await captions.send(block)
         finally:
             screen.level(None)
 
-    async def _next(self) -> bytes:
+    def finish(self) -> None:
+        """Record no more. `feed` goes on until it has sent what was recorded."""
+        self._stream.stop()  # waits for the block in hand, a twentieth of a second
+        # Behind the blocks that the device's thread has handed over, but the loop not yet taken.
+        self._loop.call_soon(self._queue.put_nowait, None)
+
+    async def _next(self) -> bytes | None:
         try:
-            block, trouble = await asyncio.wait_for(self._queue.get(), PATIENCE_S)
+            item = await asyncio.wait_for(self._queue.get(), PATIENCE_S)
         except TimeoutError:
             raise DeviceLostError(f"{self.device.name} delivers no sound any more") from None
         if self._dropped:
             self._tell(f"{self._seconds(self._dropped):.2f} s lost: the daemon does not keep up")
             self._dropped = 0
+        if item is None:
+            return None
+        block, trouble = item
         if trouble and not self._failing_s:
             self._tell(f"{self.device.name} reports {trouble}")
         self._failing_s = self._failing_s + self._seconds(len(block)) if trouble else 0.0
@@ -188,9 +197,9 @@ class Microphone:
         self._loop.call_soon_threadsafe(self._take, bytes(sound), str(status) if status else "")
 
     def _take(self, block: bytes, trouble: str) -> None:
-        try:
+        if self._queue.qsize() < QUEUE_S / BLOCK_S:
             self._queue.put_nowait((block, trouble))
-        except asyncio.QueueFull:
+        else:
             self._dropped += len(block)
 
     def _seconds(self, size: int) -> float:
@@ -238,7 +247,7 @@ async def _session(
 
     with microphone:
         start = start_of(args, screen, "s16le", device.rate, device.channels)
-        await caption(args.url, start, feed, screen, interrupt)
+        await caption(args.url, start, feed, screen, interrupt, finish=microphone.finish)
 
 
 async def _reopen(

@@ -7,6 +7,7 @@ clients' modules.
 
 import argparse
 import importlib
+import signal
 import sys
 from importlib import metadata
 from typing import NoReturn, Protocol, cast
@@ -25,6 +26,7 @@ EXTRAS = {
     "safetensors": "daemon",
     "sounddevice": "mic",
     "soxr": "daemon",
+    "tokenizers": "daemon",
     "torch": "daemon",
     "transformers": "daemon",
     "webrtcvad": "daemon",
@@ -44,13 +46,18 @@ class Verb(Protocol):
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Entry point. Returns the exit status; wrong usage, --help and --version exit by SystemExit."""
+    """Entry point. Returns the exit status, 130 where Ctrl-C ended what no verb had in hand yet.
+
+    Wrong usage, --help and --version exit by SystemExit.
+    """
     arguments = sys.argv[1:] if argv is None else argv
     if not arguments or arguments[0] not in VERBS:
         _explain(arguments)
     verb, *rest = arguments
     try:
         return _run(verb, rest)
+    except KeyboardInterrupt:  # such as during the seconds that torch takes to import
+        return 128 + signal.SIGINT
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in EXTRAS:

@@ -58,6 +58,14 @@ class Config(Struct, frozen=True, kw_only=True):
         float,
         Meta(ge=1.0, le=3600.0, description="audio awaiting finals beyond which reading pauses"),
     ] = 60.0
+    max_lag_seconds: Annotated[
+        float,
+        Meta(
+            ge=1.0,
+            le=3600.0,
+            description="lateness of finals beyond which new clients get HTTP 503",
+        ),
+    ] = 30.0
     start_timeout_seconds: Annotated[
         float, Meta(ge=0.1, le=600.0, description="how long a client may take to send `start`")
     ] = 10.0

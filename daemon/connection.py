@@ -9,13 +9,15 @@ What a client may get wrong, and what follows:
     unusable sound, a start with wrong values
     the tenth such error                              pending finals, fatal `error`, close 1008
     no start in time                                  fatal `error`, close 1008
-    frame above the limit                             close 1009 (by the websocket layer)
-    a fault of our own                                fatal `error`, close 1011, and a log entry
+    malformed frame, text not UTF-8, frame too large  close 1002, 1007 or 1009 by the websocket layer:
+                                                      no `error`, and pending finals are lost
+    a fault of our own                                fatal `error`, close 1011, and a log entry:
+                                                      pending finals are lost
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import assert_never
@@ -52,7 +54,6 @@ from streaming.session import Decode, Output, Session
 logger = logging.getLogger(__name__)
 
 MOST_ERRORS = 10  # a client that gets this many things wrong will not get better
-SLICE_BYTES = 2**16  # of a large frame, between two of which the other clients get their turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ class Connection:
         writer = asyncio.create_task(self._write())
         # A reader that is paused learns in this way that its client is gone.
         watcher = asyncio.create_task(self._socket.wait_closed())
-        watcher.add_done_callback(lambda _: self._may_read.set())
+        watcher.add_done_callback(self._forsake)
         try:
             async for message in self._socket:
                 await self._take(message)
@@ -127,20 +128,33 @@ class Connection:
             self._lateness.outstanding,
         )
 
+    @property
+    def _listens(self) -> bool:
+        """Whether what the client says still matters."""
+        return not (self._deaf or self._ended)
+
     async def _take(self, message: str | bytes) -> None:
-        """One frame from the client, a large one in slices: the session counts bytes, not frames."""
-        steps: list[Callable[[], Iterable[Output]]]
-        if isinstance(message, str):
-            steps = [partial(self._obey, message)]
-        else:
-            firsts = range(0, max(len(message), 1), SLICE_BYTES)
-            steps = [partial(self._feed, message[at : at + SLICE_BYTES]) for at in firsts]
-        for step in steps:
-            if not self._deaf:
+        """One frame from the client, step by step; in between the other clients get their turn."""
+        for step in self._steps(message):
+            if self._listens:
                 self._inlet(step)
             # Frames that have arrived are read without a pause unless one is made.
             await asyncio.sleep(0)
             await self._may_read.wait()
+
+    def _steps(self, message: str | bytes) -> Iterator[Callable[[], Iterable[Output]]]:
+        """What a frame asks of the session. Sound that was refused asks for no second step."""
+        if isinstance(message, str):
+            yield partial(self._obey, message)
+            return
+        yield partial(self._feed, message)
+        while self._listens and self._session is not None and self._session.unheard:
+            yield self._session.hear
+
+    def _forsake(self, _closed: asyncio.Task[None]) -> None:
+        """The client is gone: whatever it has still sent is read and thrown away."""
+        self._deaf = True
+        self._may_read.set()
 
     def _inlet(self, step: Callable[[], Iterable[Output]]) -> None:
         """The one door to the session: take a step, carry out what follows, handle what fails."""
@@ -255,7 +269,7 @@ class Connection:
 
     def _wind_down(self, farewell: Farewell) -> None:
         """Listen no more, finish what was spoken, then close as `farewell` says."""
-        if self._deaf or self._ended:
+        if not self._listens:
             return
         self._deaf = True
         self._farewell = farewell
@@ -281,7 +295,7 @@ class Connection:
         """
         backlog = 0 if self._session is None else self._session.backlog_samples
         waits = backlog > self._config.max_buffered_seconds * SAMPLE_RATE or self._outbox.full
-        if waits and not self._ended:
+        if waits and self._listens:
             self._may_read.clear()
         else:
             self._may_read.set()

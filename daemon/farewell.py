@@ -23,7 +23,8 @@ SHUTTING_DOWN = Farewell(
     "the daemon is shutting down",
     Error(
         code="shutting_down",
-        message="the daemon is shutting down; all that was spoken has been sent; connect again soon",
+        message="the daemon is shutting down; the finals of all that was spoken have been sent; "
+        "connect again soon",
         fatal=True,
     ),
 )

@@ -14,6 +14,8 @@ The policy:
   next one waits.
 * A partial never takes the last free slot where there are several: a final needs no luck.
 * Work joins between two rounds of the engine. With nothing to do the thread sleeps.
+* A round that fails is no verdict on all that was in it. Its finals are tried again, before anything
+  else and each alone in the engine; the one that fails alone has failed. Its partials are dropped.
 
 The queue is bounded by its users: one partial for each session, and the finals of as much audio as
 a session may have outstanding.
@@ -24,9 +26,9 @@ import threading
 import time
 from asyncio import AbstractEventLoop
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from model.engine import Failure, Hypothesis, Request
@@ -75,7 +77,7 @@ class Work:
     """One request of one session.
 
     done(result, milliseconds since submission): called at most once, on the event loop; never for
-    work that was superseded or cancelled.
+    work that was superseded or cancelled. alone: it shares the engine with nothing.
     """
 
     session: str
@@ -84,6 +86,7 @@ class Work:
     request: Request
     done: Callable[[Result, float], None]
     submitted: float = field(default_factory=time.monotonic)  # seconds
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +113,18 @@ class Backlog:
 
     def __init__(self) -> None:
         self.superseded = 0
+        self._alone: deque[Work] = deque()  # finals of a round that failed
         self._finals: dict[str, deque[Work]] = {}  # in order of the sessions' turns
         self._partials: dict[str, Work] = {}  # in order of the sessions' waiting
 
     def __len__(self) -> int:
-        return sum(map(len, self._finals.values())) + len(self._partials)
+        return len(self._alone) + sum(map(len, self._finals.values())) + len(self._partials)
 
     @property
     def oldest_final(self) -> float | None:
         """When the final that waits longest was submitted."""
-        return min((queue[0].submitted for queue in self._finals.values()), default=None)
+        heads = [*self._alone, *(queue[0] for queue in self._finals.values())]
+        return min((work.submitted for work in heads), default=None)
 
     def put(self, work: Work) -> None:
         """Queue `work`; a partial replaces the session's, a final drops the one it overtakes."""
@@ -133,13 +138,26 @@ class Backlog:
             del self._partials[work.session]
             self.superseded += 1
 
+    def retry(self, works: Iterable[Work]) -> None:
+        """Queue again what was in a round that failed: the finals. Partials will have successors."""
+        for work in works:
+            if work.final:
+                self._alone.append(replace(work, alone=True))
+            else:
+                self.superseded += 1
+
     def drop(self, session: str) -> None:
         """Forget everything of `session`."""
+        self._alone = deque(work for work in self._alone if work.session != session)
         self._finals.pop(session, None)
         self._partials.pop(session, None)
 
     def take(self, running: Collection[Work], slots: int) -> list[Work]:
         """Remove and return what joins `running` now, most urgent first."""
+        if self._alone and not running:
+            return [self._alone.popleft()]
+        if self._alone or any(work.alone for work in running):
+            return []
         taken: list[Work] = []
         free = slots - len(running)
         while self._finals and len(taken) < free:
@@ -248,7 +266,7 @@ class Scheduler:
             try:
                 self._round(engine, *changes)
             except Exception as error:
-                logger.exception("a round of the engine failed; what was running is given up")
+                logger.exception("a round of the engine failed")
                 self._give_up(engine, f"the recogniser failed: {error}")
 
     def _await_changes(self, slots: int) -> tuple[list[Request], list[Request]] | None:
@@ -279,12 +297,19 @@ class Scheduler:
             self._finish(engine.step())
 
     def _give_up(self, engine: Engine, message: str) -> None:
-        """Fail all that runs and empty the engine. Should that fail too, the thread ends."""
+        """Empty the engine after a round that failed: one request has failed, several are retried.
+
+        Should that fail too, the thread ends.
+        """
         with self._changed:
-            lost = list(self._running)
-        for request in lost:
-            engine.cancel(request)
-        self._finish([Failure(request, message) for request in lost])
+            lost = list(self._running.values())
+            if len(lost) > 1:
+                self._running.clear()
+                self._backlog.retry(lost)
+        for work in lost:
+            engine.cancel(work.request)
+        if len(lost) == 1:
+            self._finish([Failure(lost[0].request, message)])
 
     def _finish(self, results: list[Result]) -> None:
         """Deliver `results`; those of work that was cancelled meanwhile go nowhere."""

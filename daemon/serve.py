@@ -19,7 +19,7 @@ SUMMARY = "run the captioning daemon"
 TOPOLOGY = Path("/sys/devices/system/cpu")
 
 # Turns that a worker thread of torch waits in a loop before it sleeps (libgomp reads it when torch is
-# imported). Its default suits a machine of our own; beside another busy program threads then burn
+# imported). Its default suits a machine that it has to itself; beside another busy program threads then burn
 # the very cores that the slower ones need. An utterance of 5 s, base, two cores, default against this:
 # alone 0.465 and 0.484 s, beside one busy core 1.1 … 2.1 and 0.87 s.
 SPINS = "1000"

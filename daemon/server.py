@@ -177,7 +177,7 @@ class Daemon:
         if path not in WEBSOCKET_PATHS:
             text = f"nothing is here: captions are at / (websocket, {SUBPROTOCOL}), health at /healthz\n"
             return socket.respond(HTTPStatus.NOT_FOUND, text)
-        if request.headers.get("Upgrade", "").lower() != "websocket":
+        if [value.lower() for value in request.headers.get_all("Upgrade")] != ["websocket"]:
             text = f"this is captiond: connect by websocket, subprotocol {SUBPROTOCOL}\n"
             response = socket.respond(HTTPStatus.UPGRADE_REQUIRED, text)
             response.headers["Upgrade"] = "websocket"
@@ -190,8 +190,11 @@ class Daemon:
 
     def _admit(self, socket: ServerConnection) -> Response | None:
         """Take up a session, or say why there is none."""
-        if self.status in ("warming_up", "stopping"):
-            return _refuse(socket, f"captiond is {self.status.replace('_', ' ')}\n")
+        status, lag = self.status, self._scheduler.facts().lag
+        if status != "ok":
+            return _refuse(socket, f"captiond is {status.replace('_', ' ')}\n")
+        if lag > self._config.max_lag_seconds:
+            return _refuse(socket, f"captiond is overloaded: finals are {lag:.0f} s late\n")
         if len(self._admitted) >= self._config.max_sessions:
             return _refuse(socket, f"all {self._config.max_sessions} sessions are taken\n")
         # The task that opens this connection ends with it, also if it never comes to the handler.

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from streaming.protocol import SAMPLE_RATE, Encoding, ProtocolError
 
 MAX_HEADER_BYTES = 65_536  # a longer WAV header holds something else than a format
+SLICES_PER_SECOND = 2  # what is read in one go, however long the frame that it came in
 
 _BYTES_PER_SAMPLE: Final[dict[Encoding, int]] = {"s16le": 2, "f32le": 4, "mulaw": 1, "alaw": 1}
 
@@ -28,10 +29,6 @@ _WAV_EXTENSIBLE = 0xFFFE  # the true tag opens the sub-format GUID
 _CHUNK_HEAD = struct.Struct("<4sI")
 _FMT = struct.Struct("<HHIIHH")  # tag, channels, rate, bytes per second, block, bits per sample
 _SUBFORMAT_OFFSET = 24
-
-
-class BadSamplesError(ProtocolError):
-    """A frame holding NaN or infinity: refused whole and counted; the stream goes on."""
 
 
 def _mulaw_table() -> NDArray[np.float32]:  # [256], ITU-T G.711 table 2a at 16-bit scale
@@ -52,21 +49,15 @@ def _alaw_table() -> NDArray[np.float32]:  # [256], ITU-T G.711 table 1a at 16-b
 _G711: Final = {"mulaw": _mulaw_table(), "alaw": _alaw_table()}
 
 
-def _to_float(data: bytes, encoding: Encoding) -> NDArray[np.float32]:
-    """Whole samples of `encoding` as float32 in [-1, 1], still interleaved.
+def _to_float(data: memoryview, encoding: Encoding) -> NDArray[np.float32]:
+    """Whole samples of `encoding`, finite ones, as float32 in [-1, 1], still interleaved.
 
-    f32le beyond ±1 is clipped, as a sound card would. Raises BadSamplesError on NaN or infinity.
+    f32le beyond ±1 is clipped, as a sound card would.
     """
     if encoding == "s16le":
         return np.frombuffer(data, "<i2").astype(np.float32) / np.float32(32_768)
     if encoding == "f32le":
-        samples = np.frombuffer(data, "<f4")
-        if not np.isfinite(samples).all():
-            raise BadSamplesError(
-                "bad_audio",
-                "f32le frame holds NaN or infinity: the frame is refused; send finite samples in [-1, 1]",
-            )
-        return samples.clip(-1.0, 1.0).astype(np.float32, copy=False)
+        return np.frombuffer(data, "<f4").clip(-1.0, 1.0).astype(np.float32, copy=False)
     return _G711[encoding][np.frombuffer(data, np.uint8)]
 
 
@@ -94,12 +85,19 @@ class _HeaderSkipper:
         self._chunk = 12  # where the chunk being read begins
         self._done = False
         self._refusal: ProtocolError | None = None
+        self._refused = 0
+
+    @property
+    def withheld(self) -> int:
+        """Bytes that are neither audio nor a header: refused, or of a header that is not complete."""
+        return self._refused + len(self._head)
 
     def feed(self, data: bytes) -> bytes:
         """The audio in `data`. Raises ProtocolError, then and ever after, for a wrong header."""
         if self._done:
             return data
         if self._refusal is not None:
+            self._refused += len(data)
             raise self._refusal
         self._head += data
         opening = bytes(self._head[:4])
@@ -111,6 +109,7 @@ class _HeaderSkipper:
             return self._walk()
         except ProtocolError as error:
             self._refusal = error
+            self._refused = len(self._head)
             self._head.clear()
             raise
 
@@ -170,6 +169,7 @@ def _read_fmt(body: bytes) -> _Format:
 class AudioDecoder:
     """One stream's bytes to 16 kHz mono, with one resampler from the first sample to the last.
 
+    Bytes are taken a frame at a time and read in slices, so that a long frame costs no long turn.
     A sample split between two frames is carried over; channels are averaged; a WAV header at the
     start is skipped. The output is the same however the input is cut into frames.
     """
@@ -179,10 +179,11 @@ class AudioDecoder:
         self._rate = rate
         self._channels = channels
         self._frame_bytes = _BYTES_PER_SAMPLE[encoding] * channels
+        self._slice_bytes = rate // SLICES_PER_SECOND * self._frame_bytes
         self._header = _HeaderSkipper(_Format(encoding, rate, channels))
-        self._carry = b""
-        self._taken = 0  # sample frames at the input rate
-        self._refused = 0
+        self._unread = memoryview(b"")
+        self._read = 0  # sample frames at the input rate
+        self._refused = 0  # bytes of whole sample frames
         self._emitted = 0  # samples at 16 kHz
         self._resampler = (
             None
@@ -193,50 +194,38 @@ class AudioDecoder:
     @property
     def received(self) -> int:
         """Samples at 16 kHz that the input amounts to, refused ones included; counted at the input."""
-        return self._at_16k(self._taken) + self.refused
+        return self._at_16k(self._read) + self.refused
 
     @property
     def refused(self) -> int:
-        """Samples at 16 kHz that refused frames amount to."""
-        return self._at_16k(self._refused)
+        """Samples at 16 kHz that refused frames amount to, and a WAV header that is not complete."""
+        return self._at_16k((self._refused + self._header.withheld) // self._frame_bytes)
 
-    def decode(self, data: bytes) -> NDArray[np.float32]:
-        """What can be told of the next bytes, of any length: [samples], 16 kHz mono in [-1, 1].
+    @property
+    def unread(self) -> bool:
+        """Whether `read` has more to give."""
+        return len(self._unread) >= self._frame_bytes
 
-        The resampler holds back 30 to 100 ms until more comes or `finish` is called. Raises
-        BadSamplesError for NaN or infinity (the whole frame is refused, the stream goes on) and
-        ProtocolError("bad_audio") for a WAV header of another format (nothing can be decoded).
+    def take(self, data: bytes) -> None:
+        """Take a frame, of any length, when the one before has been read.
+
+        Raises ProtocolError("bad_audio"): for NaN or infinity in it, and the whole frame is refused,
+        but the stream goes on; for a WAV header of another format, and nothing can be decoded.
         """
-        return self._take(self._header.feed(data))
+        self._admit(self._header.feed(data))
 
-    def finish(self) -> NDArray[np.float32]:
-        """What was held back: [samples]. Another stretch of the same stream may follow.
+    def read(self) -> NDArray[np.float32]:
+        """The next slice of what was taken, half a second at most: [samples], 16 kHz mono in [-1, 1].
 
-        Afterwards the samples emitted since the beginning are exactly the input's frames times
-        16,000 / rate, rounded half up. soxr keeps this for one stretch; over several the
-        roundings add up, so that a stretch may end a sample earlier or later.
+        The resampler holds back 30 to 100 ms until more comes or `finish` is called.
         """
-        head = self._take(self._header.finish())
-        if self._resampler is None:
-            return head
-        tail = self._resampler.resample_chunk(np.zeros(0, np.float32), last=True).clip(-1.0, 1.0)
-        self._resampler.clear()
-        missing = self._at_16k(self._taken) - self._emitted - len(tail)
-        tail = np.pad(tail, (0, missing)) if missing > 0 else tail[: len(tail) + missing]
-        self._emitted += len(tail)
-        return np.concatenate([head, tail])
-
-    def _take(self, data: bytes) -> NDArray[np.float32]:
-        data = self._carry + data
-        whole = len(data) - len(data) % self._frame_bytes
-        self._carry = data[whole:]
-        frames = whole // self._frame_bytes
-        try:
-            samples = _to_float(data[:whole], self._encoding)
-        except BadSamplesError:
-            self._refused += frames
-            raise
-        self._taken += frames
+        size = min(len(self._unread) - len(self._unread) % self._frame_bytes, self._slice_bytes)
+        data, self._unread = self._unread[:size], self._unread[size:]
+        if not self.unread:
+            self._unread = memoryview(bytes(self._unread))  # a view would keep the frame alive
+        frames = size // self._frame_bytes
+        self._read += frames
+        samples = _to_float(data, self._encoding)
         if self._channels > 1:
             samples = samples.reshape(frames, self._channels).mean(axis=1, dtype=np.float32)
         if self._resampler is not None:
@@ -244,6 +233,37 @@ class AudioDecoder:
             samples = self._resampler.resample_chunk(samples).clip(-1.0, 1.0)
         self._emitted += len(samples)
         return samples
+
+    def finish(self) -> NDArray[np.float32]:
+        """What was held back, when all has been read: [samples]. More of the stream may follow.
+
+        Afterwards the samples emitted since the beginning are exactly the input's frames times
+        16,000 / rate, rounded half up. soxr keeps this for one stretch; over several the
+        roundings add up, so that a stretch may end a sample earlier or later.
+        """
+        self._admit(self._header.finish())
+        head = self.read()
+        if self._resampler is None:
+            return head
+        tail = self._resampler.resample_chunk(np.zeros(0, np.float32), last=True).clip(-1.0, 1.0)
+        self._resampler.clear()
+        missing = self._at_16k(self._read) - self._emitted - len(tail)
+        tail = np.pad(tail, (0, missing)) if missing > 0 else tail[: len(tail) + missing]
+        self._emitted += len(tail)
+        return np.concatenate([head, tail])
+
+    def _admit(self, data: bytes) -> None:
+        assert not self.unread, "a frame was taken before the last one was read"
+        audio = memoryview(bytes(self._unread) + data)
+        whole = len(audio) - len(audio) % self._frame_bytes
+        if self._encoding == "f32le" and not np.isfinite(np.frombuffer(audio[:whole], "<f4")).all():
+            self._refused += whole
+            self._unread = memoryview(bytes(audio[whole:]))
+            raise ProtocolError(
+                "bad_audio",
+                "f32le frame holds NaN or infinity: the frame is refused; send finite samples in [-1, 1]",
+            )
+        self._unread = audio
 
     def _at_16k(self, frames: int) -> int:
         return (2 * frames * SAMPLE_RATE + self._rate) // (2 * self._rate)

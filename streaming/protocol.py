@@ -23,10 +23,13 @@ from msgspec import Meta, Struct
 
 SUBPROTOCOL = "captiond.v1"
 
+MESSAGE_CHARACTERS = 500  # of an error: it may quote what a client sent, which may be long
+
 SAMPLE_RATE = 16_000  # Hz: what the recogniser hears, and the unit of the audio account
 
 Encoding = Literal["s16le", "f32le", "mulaw", "alaw"]
 Task = Literal["transcribe", "translate"]
+Language = Annotated[str, Meta(max_length=16)]  # a code; which ones there are is the model's to say
 ErrorCode = Literal[
     "bad_json",  # a text frame that is not JSON
     "bad_message",  # JSON, but no message of this protocol
@@ -34,7 +37,7 @@ ErrorCode = Literal[
     "bad_audio",  # NaN, infinity, or a binary frame in another format than announced
     "bad_request",  # a start whose values this daemon cannot serve (a language the model lacks)
     "decode_failed",  # one utterance could not be recognised; its final is empty
-    "shutting_down",  # the daemon stops; pending finals are still delivered
+    "shutting_down",  # the daemon stops; the finals of all that was spoken have been sent
     "internal",  # a fault of the daemon's own
 ]
 
@@ -70,7 +73,7 @@ class Start(_FromClient, tag="start", frozen=True):
     encoding: Encoding = "s16le"
     rate: Annotated[int, Meta(ge=4_000, le=384_000)] = SAMPLE_RATE
     channels: Annotated[int, Meta(ge=1, le=16)] = 1
-    language: str | Annotated[list[str], Meta(min_length=1, max_length=100)] | None = None
+    language: Language | Annotated[list[Language], Meta(min_length=1, max_length=100)] | None = None
     task: Task = "transcribe"
     temperature: Annotated[float, Meta(ge=0.0, le=2.0)] = 0.0
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
@@ -163,11 +166,19 @@ class Lag(_FromDaemon, tag="lag", frozen=True):
 
 
 class Error(_FromDaemon, tag="error", frozen=True):
-    """Something went wrong. `fatal`: the session is over and the socket will close."""
+    """Something went wrong. `fatal`: the session is over and the socket will close.
+
+    A message longer than MESSAGE_CHARACTERS is cut.
+    """
 
     code: ErrorCode
     message: str
     fatal: bool
+
+    def __post_init__(self) -> None:
+        if len(self.message) > MESSAGE_CHARACTERS:
+            cut = self.message[: MESSAGE_CHARACTERS - 1] + "…"
+            msgspec.structs.force_setattr(self, "message", cut)
 
 
 class Closed(_FromDaemon, tag="closed", frozen=True):

@@ -193,11 +193,6 @@ class Segmenter:
         return self._tape.stop
 
     @property
-    def start(self) -> int | None:
-        """Where the open utterance began, if one is open."""
-        return self._start
-
-    @property
     def speech(self) -> int:
         """Samples in ended utterances."""
         return self._spoken

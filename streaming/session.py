@@ -10,7 +10,7 @@ from typing import Protocol, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming.audio import AudioDecoder, BadSamplesError
+from streaming.audio import AudioDecoder
 from streaming.captions import StablePrefix
 from streaming.protocol import (
     SAMPLE_RATE,
@@ -27,6 +27,8 @@ from streaming.segmenter import Began, Ended, Event, Segmenter, Settings
 from streaming.vad import NoiseGate, VoiceActivity, WebRtcVad
 
 DEFAULTS = Settings()
+
+LEAST_BACKLOG = SAMPLE_RATE  # of an utterance: a short one takes the recogniser about as long
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -144,6 +146,9 @@ class Session:
     the recogniser and comes back by `accept` or `fail`, in any order. Of every utterance the client
     sees the start of speech, partials, the end of speech and exactly one final, finals in order.
 
+    A frame is heard half a second at a time: `feed` takes it whole and hears its beginning, and each
+    `hear` hears on, so that whoever serves several sessions can go round between them.
+
     `vad` replaces the detector; by default webrtcvad behind a noise gate.
     """
 
@@ -163,32 +168,39 @@ class Session:
         self._settled: dict[int, list[Output]] = {}  # accepted, but an earlier one is not
         self._finals = 0  # sent so far: also the number of the next to be sent
         self._stopped = False
-        self._closed = False
-
-    @property
-    def closed(self) -> bool:
-        """Whether `Closed` has been returned."""
-        return self._closed
 
     @property
     def backlog_samples(self) -> int:
-        """Samples at 16 kHz of ended utterances whose final has been neither accepted nor failed."""
-        return sum(self._decoding.values())
+        """Samples at 16 kHz of ended utterances whose final has been neither accepted nor failed.
+
+        Each counts as LEAST_BACKLOG at least, so that this bounds the recogniser's work, too.
+        """
+        return sum(max(samples, LEAST_BACKLOG) for samples in self._decoding.values())
+
+    @property
+    def unheard(self) -> bool:
+        """Whether some of the last frame waits for `hear`."""
+        return self._decoder.unread
 
     def feed(self, data: bytes) -> list[Output]:
-        """Take one binary frame of the announced format, of any length.
+        """Take one binary frame of the announced format, of any length, and hear its beginning.
 
-        Of the partials that fall due in one call only the newest is given out: it supersedes the
-        others, and many copies of 30 s would be large. A frame with NaN or infinity is refused with
-        an Error that is not fatal. Raises ProtocolError: "bad_order" after `stop`; "bad_audio" when
-        the stream opens with the header of another format, after which nothing can be decoded.
+        The frame before must have been heard. Raises ProtocolError: "bad_order" after `stop`;
+        "bad_audio" for NaN or infinity, and the frame is refused as a whole; "bad_audio" for a
+        stream that opens with the header of another format, after which nothing can be decoded.
         """
         self._expect_running()
-        try:
-            samples = self._decoder.decode(data)
-        except BadSamplesError as error:
-            return [Error(code=error.code, message=str(error), fatal=False)]
-        return self._hear(samples) + self._newest_partial()
+        self._decoder.take(data)
+        return self.hear()
+
+    def hear(self) -> list[Output]:
+        """Hear on in what was fed, for half a second at most.
+
+        Of the partials that fall due within one frame only the newest is given out: it supersedes
+        the others, and many copies of 30 s would be large.
+        """
+        outputs = self._judge(self._decoder.read())
+        return outputs if self.unheard else outputs + self._newest_partial()
 
     def flush(self) -> list[Output]:
         """End the open utterance here, with all audio received; the stream goes on.
@@ -197,7 +209,10 @@ class Session:
         ProtocolError("bad_order") after `stop`.
         """
         self._expect_running()
-        outputs = self._hear(self._decoder.finish())
+        outputs: list[Output] = []
+        while self.unheard:
+            outputs += self._judge(self._decoder.read())
+        outputs += self._judge(self._decoder.finish())
         rest, self._pending = self._pending, self._pending[:0]
         return outputs + self._follow(self._segmenter.flush(rest))
 
@@ -233,7 +248,7 @@ class Session:
         if self._stopped:
             raise ProtocolError("bad_order", "nothing may follow stop: open another session")
 
-    def _hear(self, samples: NDArray[np.float32]) -> list[Output]:
+    def _judge(self, samples: NDArray[np.float32]) -> list[Output]:
         outputs: list[Output] = []
         audio = np.concatenate([self._pending, samples])
         size = self._vad.frame
@@ -323,7 +338,6 @@ class Session:
     def _close_if_done(self) -> list[Output]:
         if not self._stopped or self._decoding:
             return []
-        self._closed = True
         account = Closed(
             received=self._decoder.received,
             speech=self._segmenter.speech,

@@ -9,6 +9,12 @@ and mode 0 each of 83 spoken digits gives four frames on end or more; modes 1 an
 mode 3 several. Of the frames that webrtcvad takes for speech in LibriSpeech test-other utterances
 cover 98 % with the gate; with noise added at a ratio of 10 dB (5 dB), white 95 (94) %, pink 94 (92) %,
 brown 96 (96) %, hum 98 (98) %. The gate costs 23 µs a frame.
+
+What a stream begins with is taken for its noise. Of 60 test-other files cut at their first loud frame 53
+were heard within 0.3 s, which the pre-roll gives back, and the last after 0.54 s; of the 83 digits, cut so, 27
+gave less than four frames on end. A floor that begins at silence hears 57 at once, and every digit, but takes
+loud noise for three seconds of speech; one that lets the first three frames pass hears 36 and 63, but then
+clicks within the first tenth of a second give five frames. Words where nobody spoke are worse.
 """
 
 from collections import deque

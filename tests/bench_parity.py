@@ -14,7 +14,8 @@ from typing import Any
 
 from model.engine import Engine, Request
 from model.load import Checkpoint, load
-from tests.corpus import as_transformers, greedy_reference, recordings
+from tests.audio import recordings
+from tests.corpus import as_transformers, greedy_reference
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "parity.json"
 

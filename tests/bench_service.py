@@ -28,9 +28,9 @@ from daemon.serve import physical_cores
 from model.engine import Request, load
 from streaming.protocol import SAMPLE_RATE, Final
 from streaming.segmenter import Settings
+from tests.audio import Recording, recordings
 from tests.bench_stream import Take, measured_load, stream
 from tests.bench_words import Alignment, normalised, word_errors
-from tests.corpus import Recording, recordings
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "service.json"
 TEST_OTHER = "librispeech_testother_resemblyzer/"
@@ -81,6 +81,7 @@ async def daemon(model: str) -> AsyncIterator[Running]:
     """A fresh one with default settings. Raises clients.demo.DemoError if it does not do well."""
     # The interrupt is never armed: Ctrl-C ends a benchmark as it ends any program.
     async with running_daemon(DAEMON, model, READY_S, Interrupt()) as running:
+        assert running is not None
         yield running
 
 

@@ -1,12 +1,6 @@
-"""The shared recordings that tests and benchmarks run on, and Whisper as transformers computes it."""
-
-import csv
-from dataclasses import dataclass
-from pathlib import Path
+"""Whisper as transformers computes it, for comparison."""
 
 import numpy as np
-import soundfile
-import soxr
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -18,53 +12,6 @@ from transformers import (
 
 from model.load import Checkpoint
 from model.mel import SAMPLE_RATE
-
-ROOT = Path(__file__).resolve().parent.parent.parent / "shared" / "audio"
-ABSENT = f"the shared recordings are absent: looked for {ROOT / 'manifest.tsv'}"
-
-
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """One row of the manifest."""
-
-    path: Path
-    seconds: float
-    use: str
-    language: str
-    speaker: str
-    transcript: str
-
-    @property
-    def name(self) -> str:
-        return str(self.path.relative_to(ROOT))
-
-    def audio(self) -> NDArray[np.float32]:
-        """The whole recording: float32 [samples], 16 kHz mono."""
-        data, rate = soundfile.read(self.path, dtype="float32", always_2d=True)
-        mono = data.mean(axis=1, dtype=np.float32)
-        return np.asarray(soxr.resample(mono, rate, SAMPLE_RATE), np.float32)
-
-
-def recordings(use: str = "test", language: str | None = None, under: str = "") -> list[Recording]:
-    """The manifest's rows for one use, in its order; `under` restricts to a path prefix."""
-    with (ROOT / "manifest.tsv").open(encoding="utf-8", newline="") as file:
-        rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
-        every = [
-            Recording(
-                ROOT / row["path"],
-                float(row["seconds"]),
-                row["use"],
-                row["language"],
-                row["speaker"],
-                row["transcript"],
-            )
-            for row in rows
-        ]
-    return [
-        one
-        for one in every
-        if one.use == use and language in (None, one.language) and one.name.startswith(under)
-    ]
 
 
 def as_transformers(checkpoint: Checkpoint) -> WhisperForConditionalGeneration:

@@ -1,6 +1,6 @@
 """A scripted daemon as a program: real sockets and signals, no engine.
 
-    python -P -m tests.daemon_standin FATE --host 127.0.0.1 --port N --model TEXT
+    python -P -m tests.daemon_standin FATE --host 127.0.0.1 --port 0 --model TEXT --log-level info
 
 Where the demo names a model, TEXT is what this daemon hears: finals, with / between them. FATE says
 what becomes of it; see FATES.
@@ -11,21 +11,20 @@ import asyncio
 import os
 import signal
 import sys
-from http import HTTPStatus
 
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
-from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
 
 from streaming.protocol import SUBPROTOCOL, Speech, Stop
 from tests.standin import Peer, closed, final, partial
 
 FATES = {
-    "well": "warms up, serves, and stops with status 0",
+    "well": "gets ready, serves, and stops with status 0",
     "dead": "ends with status 3 before it is ready",
+    "importing-interrupted": "interrupts its parent, as Ctrl-C would, before it knows any signal",
     "loading": "is never ready",
-    "loading-interrupted": "interrupts its parent, as Ctrl-C would, before it is ready",
+    "loading-interrupted": "interrupts its parent before it is ready",
     "interrupted": "interrupts its parent at the first sound",
     "crash": "ends with status 5 at the first sound",
     "bad-end": "serves, and stops with status 7",
@@ -41,17 +40,6 @@ class Standin:
         self.stop = asyncio.Event()
         self._fate = fate
         self._lines = lines
-        self._looks = 0  # requests for /healthz
-
-    def gate(self, socket: ServerConnection, request: Request) -> Response | None:
-        """Warm from the second look on, if ever."""
-        if request.path != "/healthz":
-            return None
-        self._looks += 1
-        if self._fate == "loading-interrupted" and self._looks == 1:
-            os.kill(os.getppid(), signal.SIGINT)
-        warm = self._looks > 1 and not self._fate.startswith("loading")
-        return socket.respond(HTTPStatus.OK if warm else HTTPStatus.SERVICE_UNAVAILABLE, "")
 
     async def handle(self, websocket: ServerConnection) -> None:
         peer = Peer(websocket)
@@ -84,9 +72,12 @@ async def run(fate: str, host: str, port: int, text: str) -> int:
     else:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     protocols = [Subprotocol(SUBPROTOCOL)]
-    async with serve(
-        standin.handle, host, port, subprotocols=protocols, process_request=standin.gate
-    ):
+    async with serve(standin.handle, host, port, subprotocols=protocols) as server:
+        if fate == "loading-interrupted":
+            os.kill(os.getppid(), signal.SIGINT)
+        if not fate.startswith("loading"):
+            chosen = next(iter(server.sockets)).getsockname()[1]
+            print(f"ready on ws://{host}:{chosen} (scripted)", file=sys.stderr, flush=True)
         await standin.stop.wait()
     return 7 if fate == "bad-end" else 0
 
@@ -98,10 +89,14 @@ def main() -> int:
     parser.add_argument("--host", required=True)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--model", required=True)
+    parser.add_argument("--log-level", choices=["info"], required=True)
     args = parser.parse_args()
     if args.fate == "dead":
         sys.stderr.write("no such model\n")
         return 3
+    if args.fate == "importing-interrupted":
+        os.kill(os.getppid(), signal.SIGINT)
+        signal.pause()
     return asyncio.run(run(args.fate, args.host, args.port, args.model))
 
 

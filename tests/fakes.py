@@ -13,8 +13,8 @@ class ScriptedEngine:
     """Satisfies `daemon.scheduler.Engine`; every request is finished by the first round after it.
 
     text: what a request is heard as; by default its number of samples. `hold` makes rounds wait
-    until `release`; a held round takes in all that the engine was given before it. A `fault` is
-    raised by the next round. `admitted` and `cancelled` are in order; `occupied` is what is running.
+    until `release`; a held round takes in all that the engine was given before it. What `text`
+    raises, the round does. `admitted` and `cancelled` are in order; `occupied` is what is running.
     """
 
     name = "scripted"
@@ -29,7 +29,6 @@ class ScriptedEngine:
         self.most_occupied = 0
         self.rounds = 0
         self.threads: set[str] = set()
-        self.fault: Exception | None = None
         self.entered = threading.Event()  # a round waits for `release`
         self._text = text or (lambda request: str(len(request.audio)))
         self._open = threading.Event()
@@ -79,11 +78,9 @@ class ScriptedEngine:
         if not self._open.is_set():
             self.entered.set()
             assert self._open.wait(PATIENCE), "the round was never released"
-        if self.fault is not None:
-            fault, self.fault = self.fault, None
-            raise fault
-        finished, self.occupied = self.occupied, []
-        return [self._result(request) for request in finished]
+        results = [self._result(request) for request in self.occupied]
+        self.occupied = []
+        return results
 
     def warm_up(self) -> None:
         assert self._warm.wait(PATIENCE), "the warm-up was never ended"

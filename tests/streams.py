@@ -4,21 +4,15 @@ import io
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
-import pytest
 import soundfile
-import soxr
 from numpy.typing import NDArray
 
 from streaming.protocol import Closed, Encoding, Start
 from streaming.segmenter import Settings
 from streaming.session import Decode, Output, Session
 from streaming.vad import FRAME
-
-AUDIO = Path(__file__).parent.parent.parent / "shared" / "audio"
-needs_audio = pytest.mark.skipif(not AUDIO.is_dir(), reason="the shared recordings are absent")
 
 RATE = 16_000
 Samples = NDArray[np.float32]
@@ -64,9 +58,17 @@ def frames(*audio: Samples) -> list[bytes]:
     return cut(s16(*audio), [2 * FRAME])
 
 
+def feed(stream: Session, data: bytes) -> list[Output]:
+    """Feed one frame, and hear all of it."""
+    outputs = stream.feed(data)
+    while stream.unheard:
+        outputs += stream.hear()
+    return outputs
+
+
 def hear(stream: Session, *audio: Samples) -> list[Output]:
     """Feed a stream of int16 frame by frame."""
-    return [output for frame in frames(*audio) for output in stream.feed(frame)]
+    return [output for frame in frames(*audio) for output in feed(stream, frame)]
 
 
 def s16(*audio: Samples) -> bytes:
@@ -132,8 +134,3 @@ def cut(data: bytes, sizes: list[int]) -> list[bytes]:
             break
         edges.append(edges[-1] + size)
     return [data[start:stop] for start, stop in itertools.pairwise(edges)]
-
-
-def recording(name: str) -> Samples:
-    audio, rate = soundfile.read(AUDIO / name, dtype="float32", always_2d=True)
-    return np.asarray(soxr.resample(audio.mean(axis=1), rate, RATE), np.float32)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from streaming.audio import MAX_HEADER_BYTES, AudioDecoder, BadSamplesError
+from streaming.audio import MAX_HEADER_BYTES, AudioDecoder
 from streaming.protocol import Encoding, ProtocolError
 
 ENCODINGS: list[Encoding] = ["s16le", "f32le", "mulaw", "alaw"]
@@ -23,11 +23,20 @@ def rounded(frames: int, rate: int) -> int:
     return int(np.floor(frames * 16_000 / rate + 0.5))
 
 
+def read(decoder: AudioDecoder, data: bytes) -> NDArray[np.float32]:
+    """All that a frame gives."""
+    decoder.take(data)
+    slices = [decoder.read()]
+    while decoder.unread:
+        slices.append(decoder.read())
+    return np.concatenate(slices)
+
+
 def decode_in_cuts(decoder: AudioDecoder, data: bytes, cuts: list[int]) -> NDArray[np.float32]:
     """Decode `data` in frames that end at `cuts`, then finish."""
     edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
     frames = [data[start:stop] for start, stop in itertools.pairwise(edges)]
-    return np.concatenate([*map(decoder.decode, frames), decoder.finish()])
+    return np.concatenate([*(read(decoder, frame) for frame in frames), decoder.finish()])
 
 
 def expect(samples: NDArray[np.float32], *values: float) -> None:
@@ -70,22 +79,22 @@ def test_g711_codes_decode_as_libsndfile_decodes_them(encoding: Encoding) -> Non
         channels=1,
         samplerate=16_000,
     )
-    decoded = AudioDecoder(encoding, 16_000, 1).decode(codes)
+    decoded = read(AudioDecoder(encoding, 16_000, 1), codes)
     np.testing.assert_array_equal(decoded * 32_768, expected)
 
 
 def test_s16_full_scale_maps_to_minus_one_and_just_below_one() -> None:
-    decoded = AudioDecoder("s16le", 16_000, 1).decode(struct.pack("<3h", -32_768, 0, 32_767))
+    decoded = read(AudioDecoder("s16le", 16_000, 1), struct.pack("<3h", -32_768, 0, 32_767))
     expect(decoded, -1.0, 0.0, 32_767 / 32_768)
 
 
 def test_f32_beyond_full_scale_is_clipped() -> None:
-    decoded = AudioDecoder("f32le", 16_000, 1).decode(struct.pack("<4f", -3e38, -0.5, 1.5, 3e38))
+    decoded = read(AudioDecoder("f32le", 16_000, 1), struct.pack("<4f", -3e38, -0.5, 1.5, 3e38))
     expect(decoded, -1.0, -0.5, 1.0, 1.0)
 
 
 def test_channels_are_averaged() -> None:
-    decoded = AudioDecoder("f32le", 16_000, 3).decode(struct.pack("<6f", 0.3, 0.6, 0.0, -1, 1, 0.6))
+    decoded = read(AudioDecoder("f32le", 16_000, 3), struct.pack("<6f", 0.3, 0.6, 0.0, -1, 1, 0.6))
     np.testing.assert_allclose(decoded, [0.3, 0.2], atol=1e-7)
 
 
@@ -149,7 +158,7 @@ def test_the_count_stays_exact_over_many_stretches(rate: int, stretches: list[in
     decoder = AudioDecoder("s16le", rate, 1)
     emitted = 0
     for frames in stretches:
-        emitted += len(decoder.decode(b"\0\1" * frames)) + len(decoder.finish())
+        emitted += len(read(decoder, b"\0\1" * frames)) + len(decoder.finish())
         assert emitted == decoder.received
     assert emitted == rounded(sum(stretches), rate)
 
@@ -159,11 +168,11 @@ def test_a_frame_with_a_non_finite_sample_is_refused_whole_and_the_stream_goes_o
     bad: float,
 ) -> None:
     decoder = AudioDecoder("f32le", 16_000, 1)
-    with pytest.raises(BadSamplesError, match="NaN or infinity") as caught:
-        decoder.decode(struct.pack("<3f", 0.1, bad, 0.2))
+    with pytest.raises(ProtocolError, match="NaN or infinity") as caught:
+        read(decoder, struct.pack("<3f", 0.1, bad, 0.2))
     assert caught.value.code == "bad_audio"
     assert decoder.refused == 3
-    expect(decoder.decode(struct.pack("<f", 0.25)), 0.25)
+    expect(read(decoder, struct.pack("<f", 0.25)), 0.25)
     assert decoder.received == 4
 
 
@@ -171,11 +180,11 @@ def test_a_refused_frame_leaves_the_byte_alignment_intact() -> None:
     """A sample that a refused frame completes is refused with it; one that it begins is not."""
     data = struct.pack("<4f", 0.5, np.nan, 0.125, 0.75)
     decoder = AudioDecoder("f32le", 16_000, 1)
-    assert len(decoder.decode(data[:2])) == 0
-    with pytest.raises(BadSamplesError):
-        decoder.decode(data[2:9])
+    assert len(read(decoder, data[:2])) == 0
+    with pytest.raises(ProtocolError, match="NaN or infinity"):
+        read(decoder, data[2:9])
     assert decoder.refused == 2
-    expect(decoder.decode(data[9:]), 0.125, 0.75)
+    expect(read(decoder, data[9:]), 0.125, 0.75)
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
@@ -186,7 +195,7 @@ def test_a_wav_header_as_announced_is_skipped(
 ) -> None:
     """Plain and extensible headers of a real writer, cut at every byte."""
     file, samples = wav(encoding, 16_000, channels, container)
-    expected = AudioDecoder(encoding, 16_000, channels).decode(samples)
+    expected = read(AudioDecoder(encoding, 16_000, channels), samples)
     for cut in range(len(file) - len(samples)):
         decoded = decode_in_cuts(AudioDecoder(encoding, 16_000, channels), file, [cut, cut + 1])
         np.testing.assert_array_equal(decoded[:50], expected)
@@ -217,7 +226,7 @@ def test_a_wav_header_of_another_format_is_refused_naming_both(
     file, _ = wav(encoding, rate, channels)
     decoder = AudioDecoder("s16le", 16_000, 1)
     with pytest.raises(ProtocolError, match="start announced s16le, 16000 Hz, 1 channel") as caught:
-        decoder.decode(file)
+        read(decoder, file)
     assert found in str(caught.value)
     assert caught.value.code == "bad_audio"
 
@@ -236,21 +245,45 @@ def test_a_wav_header_of_another_format_is_refused_naming_both(
     ],
 )
 def test_an_unusable_riff_file_is_refused_once_and_for_all(file: bytes, reason: str) -> None:
-    """Bytes after the refusal are no audio either, however the stream is flushed."""
+    """Bytes after the refusal are no audio either, however the stream is flushed: all are refused."""
     decoder = AudioDecoder("s16le", 16_000, 1)
+    frames = iter([*(file[at : at + 1] for at in range(100)), file[100:], b"\0" * 100])
     with pytest.raises(ProtocolError, match=reason):
-        decode_in_cuts(decoder, file, list(range(min(len(file), 100))))
+        sum(len(read(decoder, frame)) for frame in frames)
     assert len(decoder.finish()) == 0
-    with pytest.raises(ProtocolError, match=reason):
-        decoder.decode(b"\0" * 100)
-    assert decoder.received == 0
+    for frame in frames:
+        with pytest.raises(ProtocolError, match=reason):
+            read(decoder, frame)
+    assert decoder.received == decoder.refused == (len(file) + 100) // 2
 
 
-def test_a_truncated_header_is_no_audio() -> None:
+def test_a_header_that_is_never_complete_is_refused() -> None:
+    """It is no audio, but it came."""
     decoder = AudioDecoder("s16le", 16_000, 1)
-    assert len(decoder.decode(riff((b"fmt ", FMT_S16_MONO_16K))[:30])) == 0
+    assert len(read(decoder, riff((b"fmt ", FMT_S16_MONO_16K))[:30])) == 0
     assert len(decoder.finish()) == 0
-    assert decoder.received == 0
+    assert decoder.received == decoder.refused == 15
+
+
+def test_a_header_that_is_skipped_counts_for_nothing() -> None:
+    file, samples = wav("s16le", 16_000, 1)
+    decoder = AudioDecoder("s16le", 16_000, 1)
+    read(decoder, file)
+    assert (decoder.received, decoder.refused) == (len(file[file.index(samples) :]) // 2, 0)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("rate", [8_000, 16_000, 44_100])
+def test_a_long_frame_is_read_half_a_second_at_a_time(encoding: Encoding, rate: int) -> None:
+    """However many bytes that is."""
+    decoder = AudioDecoder(encoding, rate, 2)
+    decoder.take(b"\0" * (BYTES[encoding] * 2 * rate * 3 // 2) + b"\0")
+    lengths = []
+    while decoder.unread:
+        lengths.append(len(decoder.read()))
+    assert len(lengths) == 3
+    assert all(length <= 8_000 + 1_000 for length in lengths)  # and what was held back before
+    assert sum(lengths) + len(decoder.finish()) == 24_000
 
 
 @pytest.mark.parametrize("opening", [b"R\0", b"RI", b"RIF\0", b"RIFE", b"\0RIFF\0"])
@@ -265,5 +298,5 @@ def test_a_flush_before_any_audio_does_not_hide_the_header() -> None:
     decoder = AudioDecoder("s16le", 16_000, 1)
     assert len(decoder.finish()) == 0
     np.testing.assert_array_equal(
-        decoder.decode(file)[:50], np.frombuffer(samples, "<i2").astype(np.float32) / 32_768
+        read(decoder, file)[:50], np.frombuffer(samples, "<i2").astype(np.float32) / 32_768
     )

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from streaming.protocol import Final
+from tests.audio import ROOT, Recording
 from tests.bench_service import first_minutes, utterances
 from tests.bench_stream import FRAME, voiced_range
 from tests.bench_words import Alignment
-from tests.corpus import ROOT, Recording
 from tests.standin import final
 
 

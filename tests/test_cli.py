@@ -102,6 +102,19 @@ def test_a_missing_package_is_one_sentence_with_its_extra(
     assert f"captiond[{extra}]" in error
 
 
+def test_ctrl_c_is_a_status_and_no_trace(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where a verb has no hand on it yet: while its modules are imported."""
+
+    def run(_args: argparse.Namespace) -> int:
+        raise KeyboardInterrupt
+
+    verb(monkeypatch, run)
+    assert cli.main(["file"]) == 130
+    assert capsys.readouterr().err == ""
+
+
 def test_a_package_that_no_extra_brings_is_our_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     def run(_args: argparse.Namespace) -> int:
         raise ModuleNotFoundError(name="streaming.nonsense")

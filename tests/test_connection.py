@@ -6,7 +6,6 @@ from contextlib import suppress
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from daemon.connection import SLICE_BYTES
 from daemon.outbox import FULL, Lateness
 from streaming.protocol import (
     Closed,
@@ -27,6 +26,7 @@ from tests.wire import (
     calling,
     frames,
     half_a_sentence,
+    health,
     sentence,
     serving,
     speech,
@@ -98,10 +98,10 @@ async def test_flush_gives_the_final_and_the_stream_goes_on() -> None:
 
 
 async def test_a_large_frame_gives_others_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is fed in slices, between two of which the loop runs."""
+    """It is heard in slices of half a second, between two of which the loop runs."""
     turns = 0
-    fed_at: list[int] = []
-    original = Session.feed
+    heard_at: list[int] = []
+    original = Session.hear
 
     async def take_turns() -> None:
         nonlocal turns
@@ -109,18 +109,17 @@ async def test_a_large_frame_gives_others_their_turn(monkeypatch: pytest.MonkeyP
             turns += 1
             await asyncio.sleep(0)
 
-    def feed(session: Session, data: bytes) -> list[Output]:
-        assert len(data) <= SLICE_BYTES
-        fed_at.append(turns)
-        return original(session, data)
+    def hear(session: Session) -> list[Output]:
+        heard_at.append(turns)
+        return original(session)
 
-    monkeypatch.setattr(Session, "feed", feed)
+    monkeypatch.setattr(Session, "hear", hear)
     async with serving(ScriptedEngine()) as daemon, calling(daemon) as client:
         other = asyncio.create_task(take_turns())
-        await client.say(Start(), speech()[: 8 * SLICE_BYTES], Stop())
+        await client.say(Start(), speech()[: 20 * 32_000], Stop())
         await client.hear_all()
         other.cancel()
-    assert len(set(fed_at)) == 8
+    assert len(heard_at) == len(set(heard_at)) == 40
 
 
 async def test_a_client_that_vanishes_in_mid_word_frees_everything(
@@ -196,7 +195,9 @@ async def test_a_client_that_sends_too_fast_is_paused_and_nothing_is_lost() -> N
         await until(lambda: not connection._may_read.is_set())
         assert connection._session is not None
         backlog = connection._session.backlog_samples
-        assert backlog <= 2.0 * 16_000 + SLICE_BYTES // 2 + 5 * 16_000  # and one utterance
+        for _ in range(20):  # turns of the loop in which more could be read
+            await health(daemon)
+        assert connection._session.backlog_samples == backlog
         engine.release()
         await client.hear_all()
         await pouring
@@ -217,6 +218,45 @@ async def test_a_paused_client_that_vanishes_is_noticed_at_once() -> None:
         client.socket.transport.abort()
         await until(lambda: not daemon._connections)
         assert daemon._scheduler.facts().running == 0
+
+
+@pytest.mark.parametrize("seconds", [3, 20])
+async def test_a_paused_client_that_vanishes_is_noticed_behind_what_it_sent(
+    seconds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Audio that waits to be read, here or in the kernel, is read and thrown away."""
+    # Where the kernel holds the rest nothing is read, and only what is written meets a closed door.
+    monkeypatch.setattr("daemon.server.PING_INTERVAL", 0.1)
+    engine = ScriptedEngine()
+    engine.hold()
+    async with serving(engine, max_buffered_seconds=1.0) as daemon, calling(daemon) as client:
+        await client.say(Start(partials=False), *frames(sentence()))
+        await client.hear_until(Ready)
+        (connection,) = daemon._connections
+        await until(lambda: not connection._may_read.is_set())
+        await client.say(*frames(speech()[: seconds * 32_000]))
+        client.socket.transport.abort()
+        await until(lambda: not daemon._connections)
+        assert daemon._scheduler.facts().running == 0
+
+
+async def test_what_was_sent_before_a_shutdown_is_heard_to_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where the daemon stops between two slices of a long frame."""
+    original = Session.feed
+
+    def feed(session: Session, data: bytes) -> list[Output]:
+        daemon.stop()
+        return original(session, data)
+
+    monkeypatch.setattr(Session, "feed", feed)
+    async with serving(ScriptedEngine()) as daemon, calling(daemon) as client:
+        await client.say(Start(), speech())
+        assert (await client.hang_up())[0] == 1001
+        (closed,) = client.all(Closed)
+        assert closed.received == len(speech()) // 2
+        assert closed.finals == len(client.all(Final)) > 5
 
 
 async def test_an_utterance_that_cannot_be_decoded_costs_itself_alone() -> None:

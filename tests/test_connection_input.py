@@ -137,6 +137,62 @@ async def test_audio_with_nan_is_refused_and_the_session_goes_on() -> None:
         assert await talk(daemon)
 
 
+MIB = 2**20
+
+
+async def early(client: Client) -> None:
+    await client.say(sentence()[:2] * (MIB // 2), Start())
+
+
+async def spoilt(client: Client) -> None:
+    await client.say(Start(encoding="f32le"), bytes(MIB - 4) + NAN[4:])
+
+
+async def mistaken(client: Client) -> None:
+    header = b"RIFF\x24\0\0\0WAVEfmt \x10\0\0\0" + struct.pack("<HHIIHH", 1, 2, 8000, 32_000, 4, 16)
+    await client.say(Start(), (header + b"data\0\0\0\0").ljust(MIB, b"\0"))
+
+
+@pytest.mark.parametrize(
+    ("misbehave", "code", "refused"),
+    [
+        (early, "bad_order", 0),
+        (spoilt, "bad_audio", MIB // 4),
+        (mistaken, "bad_audio", MIB // 2),
+    ],
+)
+async def test_a_long_frame_that_is_refused_is_one_error(
+    misbehave: Callable[[Client], Awaitable[None]], code: str, refused: int
+) -> None:
+    """However many slices it would have been heard in. None of it is heard, all of it is counted."""
+    async with serving(ScriptedEngine()) as daemon, calling(daemon) as client:
+        await misbehave(client)
+        await client.say(Stop())
+        await client.hear_all()
+        assert [error.code for error in client.all(Error)] == [code]
+        (closed,) = client.all(Closed)
+        assert (closed.received, closed.refused) == (refused, refused)
+
+
+async def test_a_long_frame_after_stop_is_one_error() -> None:
+    engine = ScriptedEngine()
+    engine.hold()
+    async with serving(engine) as daemon, calling(daemon) as client:
+        await client.say(Start(), sentence(), Stop(), bytes(MIB), Stop())
+        await client.hear_until(Error)
+        engine.release()
+        await client.hear_all()
+        assert [error.code for error in client.all(Error)] == ["bad_order"]
+
+
+async def test_what_a_client_gets_wrong_is_quoted_in_part() -> None:
+    async with serving(ScriptedEngine()) as daemon, calling(daemon) as client:
+        await client.say('{"type": "start", "' + "x" * 100_000 + '": 1}')
+        error = await client.hear_until(Error)
+        assert error.code == "bad_message"
+        assert len(error.message) == 500
+
+
 async def test_whatever_follows_stop_is_out_of_order() -> None:
     """The pending final still comes."""
     engine = ScriptedEngine()

@@ -166,11 +166,11 @@ def test_a_daemon_that_does_not_stop_is_killed(
         os.waitpid(-1, os.WNOHANG)  # nothing is left behind
 
 
-@pytest.mark.parametrize("fate", ["loading-interrupted", "interrupted"])
+@pytest.mark.parametrize("fate", ["importing-interrupted", "loading-interrupted", "interrupted"])
 def test_an_interrupt_ends_the_demo_and_its_daemon(
     fate: str, sample: Path, capsys: Capture
 ) -> None:
-    """While it loads, and in mid-stream: then with what was spoken so far. Neither is a failure."""
+    """While it starts or loads, and in mid-stream: then with what was spoken so far. None is a failure."""
     assert show(sample, fate) == 130
     out, err = capsys.readouterr()
     assert (SAID[0] in out) == (fate == "interrupted")

@@ -246,9 +246,26 @@ def test_a_terminal_is_no_audio(monkeypatch: pytest.MonkeyPatch, capsys: Capture
     assert "terminal" in capsys.readouterr().err
 
 
-def test_the_format_of_raw_audio_is_for_raw_audio(tmp_path: Path, capsys: Capture) -> None:
+@pytest.mark.parametrize("flag", ["--rate", "--channels"])
+def test_zero_is_no_default(
+    flag: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture, tmp_path: Path
+) -> None:
+    """It is refused by name, before anything is sent."""
+    path = tmp_path / "raw"
+    path.write_bytes(bytes(3200))
+    with path.open("rb") as file, standin_thread() as server:
+        monkeypatch.setattr("sys.stdin", file)
+        assert caption(server, "-", flag, "0") == 1
+    assert server.peers == []
+    assert f"$.{flag.strip('-')}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("value", ["8000", "0"])
+def test_the_format_of_raw_audio_is_for_raw_audio(
+    value: str, tmp_path: Path, capsys: Capture
+) -> None:
     """A file knows its own rate: contradicting it is a mistake that is told, not ignored."""
-    assert caption("ws://127.0.0.1:1", wav(tmp_path / "a.wav"), "--rate", "8000") == 2
+    assert caption("ws://127.0.0.1:1", wav(tmp_path / "a.wav"), "--rate", value) == 2
     assert "--rate" in capsys.readouterr().err
 
 

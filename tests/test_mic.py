@@ -49,21 +49,28 @@ class FakeStream:
 
     def __init__(self, module: "FakeSounddevice", **settings: Any) -> None:
         self.settings = settings
+        self.stopped = threading.Event()
         self.closed = threading.Event()
+        self.delivered = 0  # bytes
         self._thread = threading.Thread(target=module.next_player(), args=(self,))
 
     def start(self) -> None:
         self._thread.start()
 
-    def close(self) -> None:
-        self.closed.set()
+    def stop(self) -> None:
+        self.stopped.set()
         if self._thread.ident is not None:
             self._thread.join()
+
+    def close(self) -> None:
+        self.stop()
+        self.closed.set()
 
     def deliver(self, sound: bytes, status: str = "") -> None:
         # sounddevice hands over a buffer that is only valid during the call.
         buffer = bytearray(sound)
         self.settings["callback"](memoryview(buffer), len(sound) // 2, None, status)
+        self.delivered += len(sound)
         buffer[:] = b"\xee" * len(buffer)
 
 
@@ -128,8 +135,8 @@ def speak(stream: FakeStream, blocks: int = 3, status: str = "") -> None:
 
 
 def speak_on(stream: FakeStream) -> None:
-    """A microphone that works until it is closed."""
-    while not stream.closed.wait(0.005):
+    """A microphone that works until it is stopped."""
+    while not stream.stopped.wait(0.005):
         speak(stream, 1)
 
 
@@ -372,7 +379,7 @@ def test_an_unplugged_microphone_is_waited_for(
 
     def lost(stream: FakeStream) -> None:
         speak(stream, 2)
-        while status and not stream.closed.wait(0.005):
+        while status and not stream.stopped.wait(0.005):
             speak(stream, 1, status)
 
     fake = FakeSounddevice(lost, speak_on)
@@ -466,6 +473,27 @@ def test_sound_that_finds_no_room_is_counted_and_told(
     assert "0.20 s lost: the daemon does not keep up" in capsys.readouterr().err
 
 
+def test_an_interrupt_loses_nothing_that_was_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits in the queue when the user presses Ctrl-C, and what the device still hands over."""
+    start = FakeStream.start
+
+    def interrupt(stream: FakeStream) -> None:
+        speak(stream, 200)  # ten seconds, before the event loop gets to run
+        os.kill(os.getpid(), signal.SIGINT)
+        start(stream)
+
+    async def script(peer: Peer) -> None:
+        await peer.open()
+        await peer.until(Stop)
+        await peer.send(final("all of it"), closed())
+
+    monkeypatch.setattr(FakeStream, "start", interrupt)
+    fake = FakeSounddevice(speak_on)
+    with standin_thread(script) as server:
+        assert listen(server, fake, monkeypatch) == 0
+    assert len(server.peers[0].audio) == fake.streams[0].delivered >= 200 * 1600
+
+
 def test_errors_of_the_device_are_told_once_while_they_last(
     monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
@@ -493,7 +521,7 @@ def test_the_level_stands_beside_the_partial_on_a_terminal(
     loud = np.full(800, 16_384, np.int16).tobytes()  # -6 dBFS
 
     def shout(stream: FakeStream) -> None:
-        while not stream.closed.wait(0.005):
+        while not stream.stopped.wait(0.005):
             stream.deliver(loud)
 
     async def script(peer: Peer) -> None:

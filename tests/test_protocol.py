@@ -35,6 +35,7 @@ from streaming.protocol import (
 ROOT = Path(__file__).parent.parent
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+CODE = st.text(st.characters(exclude_categories=["Cs"]), max_size=16)
 COUNT = st.integers(0, 2**53)
 SECONDS = st.floats(0, 1e6)
 FIGURES = st.builds(
@@ -49,7 +50,7 @@ CLIENT_MESSAGES: st.SearchStrategy[ClientMessage] = st.one_of(
         encoding=st.sampled_from(["s16le", "f32le", "mulaw", "alaw"]),
         rate=st.integers(4_000, 384_000),
         channels=st.integers(1, 16),
-        language=st.none() | TEXT | st.lists(TEXT, min_size=1, max_size=5),
+        language=st.none() | CODE | st.lists(CODE, min_size=1, max_size=5),
         task=st.sampled_from(["transcribe", "translate"]),
         temperature=st.floats(0, 2),
         seed=st.integers(0, 2**63 - 1),
@@ -166,6 +167,12 @@ def test_every_field_of_start_has_a_default() -> None:
         ('{"type": "start", "encoding": "mp3"}', "bad_message", "'mp3' - at `$.encoding`"),
         ('{"type": "start", "temperature": 2.5}', "bad_message", "`$.temperature`"),
         ('{"type": "start", "language": []}', "bad_message", "`$.language`"),
+        ('{"type": "start", "language": "seventeen letters"}', "bad_message", "`$.language`"),
+        (
+            '{"type": "start", "language": ["seventeen letters"]}',
+            "bad_message",
+            "`$.language[0]`",
+        ),
         ('{"type": "start", "seed": -1}', "bad_message", "`$.seed`"),
     ],
 )
@@ -198,6 +205,13 @@ def test_a_newer_client_is_told_what_the_daemon_does_not_know(message: ClientMes
     text = json.dumps(json.loads(encode(message)) | {"new": 1})
     with pytest.raises(ProtocolError, match="unknown field `new`; the fields of"):
         decode_client(text)
+
+
+@pytest.mark.parametrize(("length", "kept"), [(500, 500), (501, 499)])
+def test_a_long_error_message_is_cut(length: int, kept: int) -> None:
+    """It may quote a megabyte that a client sent; whoever reads it need not have all of that back."""
+    error = Error(code="bad_message", message="x" * length, fatal=False)
+    assert error.message == "x" * kept + "…" * (500 - kept)
 
 
 def test_messages_cannot_be_changed() -> None:

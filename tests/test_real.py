@@ -13,12 +13,13 @@ from transformers import WhisperFeatureExtractor, WhisperForConditionalGeneratio
 from model.engine import Engine, Request
 from model.load import PACKAGES, Checkpoint, load
 from model.whisper import Cache, Whisper
-from tests.corpus import ABSENT, ROOT, as_transformers, greedy_reference, opened_like, recordings
+from tests.audio import needs_audio, recordings
+from tests.corpus import as_transformers, greedy_reference, opened_like
 
 pytestmark = [
     pytest.mark.real,
     pytest.mark.timeout(600),
-    pytest.mark.skipif(not (ROOT / "manifest.tsv").is_file(), reason=ABSENT),
+    needs_audio,
 ]
 
 

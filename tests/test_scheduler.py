@@ -70,6 +70,23 @@ def test_superseded_partials_are_counted() -> None:
     assert len(backlog) == 2
 
 
+def test_finals_of_a_failed_round_come_first_and_alone() -> None:
+    """Nothing joins them, and they join nothing."""
+    backlog = Backlog()
+    backlog.put(work("d0f"))
+    backlog.retry([work("a0f"), work("b0p"), work("c0f")])
+    assert backlog.superseded == 1
+    assert len(backlog) == 3
+    assert backlog.take([work("e0f")], 4) == []
+    first = backlog.take([], 4)
+    assert names(first) == ["a0f"]
+    assert backlog.take(first, 4) == []
+    second = backlog.take([], 4)
+    assert names(second) == ["c0f"]
+    assert backlog.take(second, 4) == []
+    assert names(backlog.take([], 4)) == ["d0f"]
+
+
 class BacklogMachine(RuleBasedStateMachine):
     """Any order of events: nothing lost but partials, bounds kept, finals in order, no starvation."""
 
@@ -80,6 +97,7 @@ class BacklogMachine(RuleBasedStateMachine):
         self.backlog = Backlog()
         self.running: list[Work] = []
         self.awaited: list[Work] = []  # finals put and not yet taken
+        self.retried: list[Work] = []  # finals of failed rounds, not yet taken
         self.utterance = 0
 
     @rule(session=sessions, final=st.booleans())
@@ -94,8 +112,17 @@ class BacklogMachine(RuleBasedStateMachine):
     @rule()
     def take(self) -> None:
         before = len(self.running)
+        alone = any(item.alone for item in self.running)
         taken = self.backlog.take(self.running, SLOTS)
         self.running += taken
+        if alone:
+            assert not taken, "company for one that is tried alone"
+            return
+        if self.retried:
+            next_one = [] if before else self.retried[:1]
+            assert [item.utterance for item in taken] == [item.utterance for item in next_one]
+            del self.retried[: len(taken)]
+            return
         assert len(self.running) <= SLOTS
         finals = [item for item in taken if item.final]
         assert taken[: len(finals)] == finals
@@ -118,15 +145,23 @@ class BacklogMachine(RuleBasedStateMachine):
         if self.running:
             self.running.remove(data.draw(st.sampled_from(self.running)))
 
+    @rule()
+    def fail(self) -> None:
+        self.backlog.retry(self.running)
+        self.retried += [item for item in self.running if item.final]
+        self.running = []
+
     @rule(session=sessions)
     def drop(self, session: str) -> None:
         self.backlog.drop(session)
         self.awaited = [item for item in self.awaited if item.session != session]
+        self.retried = [item for item in self.retried if item.session != session]
 
     @invariant()
     def bounded(self) -> None:
-        assert len(self.awaited) <= len(self.backlog) <= len(self.awaited) + 4
-        oldest = min((item.submitted for item in self.awaited), default=None)
+        finals = [*self.awaited, *self.retried]
+        assert len(finals) <= len(self.backlog) <= len(finals) + 4
+        oldest = min((item.submitted for item in finals), default=None)
         assert self.backlog.oldest_final == oldest
 
 
@@ -256,31 +291,83 @@ async def test_a_session_that_leaves_frees_queue_and_slots() -> None:
     assert [request.prompt for request in engine.cancelled] == ["a0f"]
 
 
-async def test_a_round_that_fails_costs_only_what_was_in_it(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """Its work fails with the reason, the log has the trace, and the next round is as good as new."""
-    engine = ScriptedEngine(slots=2)
+async def test_a_round_that_fails_costs_nobody_a_final(caplog: pytest.LogCaptureFixture) -> None:
+    """Its finals are tried again, each alone in the engine; its partials are dropped."""
+    company: list[int] = []
+
+    def text(request: Request) -> str:
+        company.append(len(engine.occupied))
+        if len(engine.occupied) > 1:
+            raise MemoryError("too much at once")
+        return "heard"
+
+    engine = ScriptedEngine(slots=4, text=text)
     async with scheduling(engine) as clients:
         engine.hold()
-        clients.submit("a0f", "b0f", "c0f")
+        clients.submit("x0f")
         await clients.held()
-        running = [request.prompt for request in engine.occupied]
-        engine.fault = RuntimeError("out of luck")
+        clients.submit("a0f", "b0p", "c0f")
         with caplog.at_level(logging.ERROR):
             engine.release()
-            await clients.expect("a0f", "b0f", "c0f")
+            await clients.expect("x0f", "a0f", "c0f")
+        assert company == [1, 3, 1, 1]
         assert [record.exc_info is not None for record in caplog.records] == [True]
-        for name, result in clients.results.items():
-            if name in running:
-                assert isinstance(result, Failure)
-                assert result.message == "the recogniser failed: out of luck"
-            else:
-                assert isinstance(result, Hypothesis)
-        assert sorted(request.prompt for request in engine.cancelled) == sorted(running)
-        assert clients.scheduler.facts().failed == len(running)
+        assert all(isinstance(result, Hypothesis) for result in clients.results.values())
+        facts = clients.scheduler.facts()
+        assert (facts.finals, facts.failed, facts.superseded) == (3, 0, 1)
+        assert (facts.waiting, facts.running) == (0, 0)
+
+
+async def test_the_final_that_fails_alone_has_failed(caplog: pytest.LogCaptureFixture) -> None:
+    """With the reason; its neighbours lose nothing, and the next round is as good as new."""
+
+    def text(request: Request) -> str:
+        if request.prompt == "b0f":
+            raise RuntimeError("out of luck")
+        return "heard"
+
+    engine = ScriptedEngine(slots=4, text=text)
+    async with scheduling(engine) as clients:
+        engine.hold()
+        clients.submit("x0f")
+        await clients.held()
+        clients.submit("a0f", "b0f", "c0f")
+        with caplog.at_level(logging.ERROR):
+            engine.release()
+            await clients.expect("x0f", "a0f", "b0f", "c0f")
+        assert [record.exc_info is not None for record in caplog.records] == [True, True]
+        failure = clients.results.pop("b0f")
+        assert isinstance(failure, Failure)
+        assert failure.message == "the recogniser failed: out of luck"
+        assert all(isinstance(result, Hypothesis) for result in clients.results.values())
+        assert clients.scheduler.facts().failed == 1
         clients.submit("d0f")
-        await clients.expect("a0f", "b0f", "c0f", "d0f")
+        await clients.expect("x0f", "a0f", "c0f", "d0f")
+
+
+async def test_a_session_that_leaves_is_not_tried_again() -> None:
+    """Its work of the failed round is gone from the engine and from the queue."""
+
+    def text(request: Request) -> str:
+        if len(engine.occupied) > 1:
+            engine.hold()  # the round of the first retry
+            raise MemoryError("too much at once")
+        return "heard"
+
+    engine = ScriptedEngine(slots=4, text=text)
+    async with scheduling(engine) as clients:
+        engine.hold()
+        clients.submit("x0f")
+        await clients.held()
+        clients.submit("a0f", "b0f", "c0f")
+        engine.release()
+        await clients.expect("x0f")
+        await clients.held()
+        clients.scheduler.cancel("b")
+        clients.scheduler.cancel("a")  # which is being tried
+        engine.release()
+        await clients.expect("x0f", "c0f")
+    assert not engine.occupied
 
 
 async def test_a_request_that_the_engine_refuses_fails_alone() -> None:

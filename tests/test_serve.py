@@ -3,12 +3,15 @@ import logging
 import os
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from websockets.exceptions import ConnectionClosed
 
+from clients.demo import READY
 from daemon import cli
 from daemon.config import Config
 from daemon.serve import begin_log, physical_cores, serve
@@ -16,6 +19,8 @@ from daemon.server import Daemon
 from streaming.protocol import Start
 from tests.fakes import PATIENCE, ScriptedEngine
 from tests.wire import calling, until
+
+ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -28,6 +33,7 @@ async def test_signals_stop_the_daemon(
         running = asyncio.create_task(serve(daemon))
         await asyncio.wait_for(daemon.ready.wait(), PATIENCE)
         assert f"ready on ws://127.0.0.1:{daemon.port} (model scripted, " in caplog.text
+        assert READY.search(caplog.text.encode())  # what `captiond demo` waits for
     async with calling(daemon) as client:
         await until(lambda: bool(daemon._connections))
         os.kill(os.getpid(), number)
@@ -35,6 +41,17 @@ async def test_signals_stop_the_daemon(
     await asyncio.wait_for(running, PATIENCE)
     with pytest.raises(ConnectionClosed):
         await client.say(Start())
+
+
+def test_ctrl_c_while_torch_is_imported_leaves_no_trace(tmp_path: Path) -> None:
+    """Those seconds belong to no event loop yet."""
+    (tmp_path / "torch.py").write_text("import signal; signal.raise_signal(signal.SIGINT)\n")
+    command = [sys.executable, "-m", "daemon", "serve", "--port", "0"]
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from streaming.protocol import Closed, Encoding, Error, Final, Partial, Speech, Start
 from streaming.session import Decode, Message, Output, Session
 from streaming.vad import FRAME
+from tests.audio import needs_audio, read
 from tests.streams import (
     RATE,
     Heard,
@@ -19,14 +20,13 @@ from tests.streams import (
     closing,
     cut,
     encoded,
+    feed,
     finals,
     hear,
     loud,
-    needs_audio,
     partials,
     quiet,
     ranges,
-    recording,
     s16,
     session,
 )
@@ -68,7 +68,7 @@ def check_partials(outputs: list[Output]) -> None:
 
 def run_whole(stream: Session, frames: list[bytes]) -> list[Output]:
     """Everything a stream puts out for these frames, `stop` and instant hypotheses."""
-    outputs = [output for frame in frames for output in stream.feed(frame)]
+    outputs = [output for frame in frames for output in feed(stream, frame)]
     outputs += stream.stop()
     return outputs + answer(stream, outputs)
 
@@ -138,7 +138,6 @@ def test_messages_keep_their_order_whatever_order_hypotheses_come_in(
     while waiting:
         settle()
 
-    assert stream.closed
     assert stream.backlog_samples == 0
     assert isinstance(messages.pop(), Closed)
     utterances = [m.utterance for m in messages if isinstance(m, Final)]
@@ -159,7 +158,7 @@ def test_seventy_five_seconds_of_gapless_speech_are_cut_without_loss() -> None:
     audio = loud(75)
     stream = session(encoding="f32le")
     outputs = [
-        o for frame in cut(audio.astype("<f4").tobytes(), [3_333]) for o in stream.feed(frame)
+        o for frame in cut(audio.astype("<f4").tobytes(), [3_333]) for o in feed(stream, frame)
     ]
     during = finals(outputs)
     outputs += stream.stop()
@@ -193,7 +192,7 @@ def test_every_format_gives_the_same_utterances(
     spoken = ((time >= 1.0) & (time < 1.5)) | ((time >= 3.0) & (time < 3.6))
     data = encoded(np.where(spoken, tone, 0.0).astype(np.float32), encoding, channels)
     stream = session(rate=rate, encoding=encoding, channels=channels)
-    outputs = [*stream.feed(data), *stream.stop()]
+    outputs = [*feed(stream, data), *stream.stop()]
     expected = [(0.7, 1.7), (2.7, 3.8)]
     assert len(ranges(outputs)) == len(expected)
     for (start, stop), (begin, end) in zip(ranges(outputs), expected, strict=True):
@@ -210,7 +209,7 @@ def test_a_minute_of_noise_or_of_nothing_gives_no_utterance(dbfs: int | None) ->
     level = 0.0 if dbfs is None else 10 ** (dbfs / 20)
     noise = np.random.default_rng(6).standard_normal(60 * RATE) * level
     stream = Session(Start())
-    assert stream.feed(s16(noise.clip(-1, 1).astype(np.float32))) == []
+    assert feed(stream, s16(noise.clip(-1, 1).astype(np.float32))) == []
     account = Closed(received=60 * RATE, speech=0, silence=60 * RATE, refused=0, finals=0)
     assert stream.stop() == [account]
 
@@ -218,9 +217,9 @@ def test_a_minute_of_noise_or_of_nothing_gives_no_utterance(dbfs: int | None) ->
 @needs_audio
 @pytest.mark.parametrize("digit", ["1_george_7", "3_theo_7", "6_yweweler_23", "8_nicolas_7"])
 def test_a_spoken_digit_between_silences_is_one_utterance(digit: str) -> None:
-    word = recording(f"free_spoken_digits/{digit}.flac")
+    word = read(f"free_spoken_digits/{digit}.flac")
     stream = Session(Start())
-    outputs = stream.feed(s16(quiet(1), word, quiet(1)))
+    outputs = feed(stream, s16(quiet(1), word, quiet(1)))
     ((start, stop),) = ranges(outputs)
     assert start <= RATE + len(word) // 4
     assert stop >= RATE + 3 * len(word) // 4
@@ -232,11 +231,11 @@ def test_speech_gives_the_same_utterances_at_every_rate(rate: int) -> None:
     """To two frames: at the edge of audibility judgements may differ."""
     names = ["1688-142285-0000", "1998-15444-0003", "2033-164914-0001"]
     folder = "librispeech_testother_resemblyzer"
-    audio = np.concatenate([np.append(recording(f"{folder}/{n}.flac"), quiet(1)) for n in names])
-    expected = Session(Start()).feed(s16(audio))
+    audio = np.concatenate([np.append(read(f"{folder}/{n}.flac"), quiet(1)) for n in names])
+    expected = feed(Session(Start()), s16(audio))
     resampled = np.asarray(soxr.resample(audio, RATE, rate), np.float32)
     stream = Session(Start(rate=rate))
-    outputs = [*stream.feed(s16(resampled)), *stream.stop()]
+    outputs = [*feed(stream, s16(resampled)), *stream.stop()]
     assert len(ranges(outputs)) == len(ranges(expected))
     np.testing.assert_allclose(ranges(outputs), ranges(expected), atol=2 * FRAME)
 
@@ -246,7 +245,7 @@ def test_speech_gives_the_same_utterances_at_every_rate(rate: int) -> None:
 @hypothesis.settings(deadline=None, max_examples=15)
 def test_real_speech_in_any_frames_gives_the_same_work(sizes: list[int]) -> None:
     hypothesis.assume(min(sizes) > 20)
-    data = s16(recording("librispeech_testother_resemblyzer/1688-142285-0000.flac"))
+    data = s16(read("librispeech_testother_resemblyzer/1688-142285-0000.flac"))
     whole, in_frames = (
         run_whole(Session(Start()), [data]),
         run_whole(Session(Start()), cut(data, sizes)),

@@ -1,10 +1,7 @@
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
-import soundfile
-import soxr
 from numpy.typing import NDArray
 
 from streaming.vad import (
@@ -15,9 +12,7 @@ from streaming.vad import (
     VoiceActivity,
     WebRtcVad,
 )
-
-AUDIO = Path(__file__).parent.parent.parent / "shared" / "audio"
-needs_audio = pytest.mark.skipif(not AUDIO.is_dir(), reason="the shared recordings are absent")
+from tests.audio import needs_audio, read, recordings
 
 MINIMUM = 4  # frames: the shortest burst that opens an utterance by default
 
@@ -47,12 +42,6 @@ def longest_burst(detector: VoiceActivity, audio: NDArray[np.float32]) -> int:
         burst = burst + 1 if detector.is_speech(frame) else 0
         longest = max(longest, burst)
     return longest
-
-
-def recording(name: str) -> NDArray[np.float32]:
-    audio, rate = soundfile.read(AUDIO / name, dtype="float32", always_2d=True)
-    resampled: NDArray[np.float32] = soxr.resample(audio.mean(axis=1), rate, 16_000)
-    return resampled
 
 
 def noise(colour: str, dbfs: float, seconds: int) -> NDArray[np.float32]:
@@ -159,16 +148,15 @@ def test_the_detector_hears_every_frame() -> None:
 def test_every_spoken_digit_is_a_burst() -> None:
     """Words of 0.2 to 0.6 s, recorded at 8 kHz, in silence."""
     silence = np.zeros(8_000, np.float32)
-    missed = [
-        path.name
-        for path in sorted((AUDIO / "free_spoken_digits").glob("*.flac"))
-        if longest_burst(
-            default_detector(),
-            np.concatenate([silence, recording(f"free_spoken_digits/{path.name}"), silence]),
+    digits = recordings(under="free_spoken_digits/")
+    bursts = {
+        digit.name: longest_burst(
+            default_detector(), np.concatenate([silence, digit.audio(), silence])
         )
-        < MINIMUM
-    ]
-    assert missed == []
+        for digit in digits
+    }
+    assert len(bursts) == 83
+    assert {name for name, burst in bursts.items() if burst < MINIMUM} == set()
 
 
 @needs_audio
@@ -179,7 +167,7 @@ def test_speech_is_heard_through_noise(name: str, colour: str) -> None:
 
     The rest lie between words, or are weak consonants: pre-roll and endpoint silence cover them.
     """
-    speech = recording(f"librispeech_testother_resemblyzer/{name}.flac")
+    speech = read(f"librispeech_testother_resemblyzer/{name}.flac")
     level = 20 * np.log10(np.sqrt(np.mean(np.square(speech))))
     noisy = (speech + noise(colour, level - 10, 40)[: len(speech)]).clip(-1, 1)
     clean_gate, noisy_gate = default_detector(), default_detector()
