@@ -18,11 +18,14 @@ VERBS = {
     "mic": ("clients.mic", "caption a microphone, live"),
     "file": ("clients.file", "caption audio files, or raw audio from standard input"),
     "models": ("daemon.models", "list the models and where each would come from"),
+    "bench": ("model.bench", "measure this machine: engines, passes, block sizes, temperatures"),
 }
 
 # The extra of pyproject.toml that brings each optional import.
 EXTRAS = {
     "huggingface_hub": "daemon",
+    "jiwer": "bench",
+    "matplotlib": "bench",
     "safetensors": "daemon",
     "sounddevice": "mic",
     "soxr": "daemon",
@@ -30,6 +33,7 @@ EXTRAS = {
     "torch": "daemon",
     "transformers": "daemon",
     "webrtcvad": "daemon",
+    "whisper_normalizer": "bench",
 }
 
 

@@ -31,7 +31,7 @@ from daemon.config import Config
 from daemon.farewell import INTERNAL, NORMAL, OVERDUE, SHUTTING_DOWN, Farewell, too_many_errors
 from daemon.outbox import Lateness, Outbox
 from daemon.scheduler import Engine, Result, Scheduler, Work
-from model.engine import Failure, Request
+from model.requests import Failure, Request
 from streaming.protocol import (
     SAMPLE_RATE,
     Closed,
@@ -88,6 +88,8 @@ class Connection:
         self._may_read = asyncio.Event()
         self._may_read.set()
         self._lateness = Lateness()
+        # The newest hypothesis and its utterance: nearly always a right draft of the next one.
+        self._heard: tuple[int, tuple[int, ...]] = -1, ()
         self._timers: dict[str, asyncio.TimerHandle] = {}  # that are running, by purpose
 
     async def run(self) -> None:
@@ -244,7 +246,12 @@ class Connection:
             session=self.name,
             utterance=decode.utterance,
             final=decode.final,
-            request=_request(self._start, decode.audio, fitted_window=not decode.final),
+            request=_request(
+                self._start,
+                decode.audio,
+                fitted_window=not decode.final,
+                previous=self._heard[1] if self._heard[0] == decode.utterance else (),
+            ),
             done=partial(self._decoded, decode),
         )
         if decode.final:
@@ -260,6 +267,7 @@ class Connection:
         if isinstance(result, Failure):
             self._inlet(partial(session.fail, decode, result.message))
         else:
+            self._heard = decode.utterance, result.tokens
             self._inlet(partial(session.accept, decode, result, milliseconds))
 
     def _refuse(self, error: Error) -> None:
@@ -327,7 +335,13 @@ class Connection:
             self._socket.transport.abort()
 
 
-def _request(start: Start, audio: NDArray[np.float32], *, fitted_window: bool = False) -> Request:
+def _request(
+    start: Start,
+    audio: NDArray[np.float32],
+    *,
+    fitted_window: bool = False,
+    previous: tuple[int, ...] = (),
+) -> Request:
     """What `start` asks for, of this `audio`."""
     language = start.language
     return Request(
@@ -338,4 +352,5 @@ def _request(start: Start, audio: NDArray[np.float32], *, fitted_window: bool = 
         temperature=start.temperature,
         seed=start.seed,
         fitted_window=fitted_window,
+        previous=previous,
     )

@@ -31,7 +31,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from model.engine import Failure, Hypothesis, Request
+from model.requests import Failure, Hypothesis, Request
 
 logger = logging.getLogger(__name__)
 

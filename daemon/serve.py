@@ -40,12 +40,13 @@ def run(args: argparse.Namespace) -> int:
     os.environ.setdefault("GOMP_SPINCOUNT", SPINS)
     # Help and wrong settings are answered without the seconds that torch takes to import.
     from daemon.server import Daemon, ListenError  # noqa: PLC0415
-    from model.engine import Engine, load  # noqa: PLC0415
+    from model.engine import Engine  # noqa: PLC0415
     from model.load import ModelError  # noqa: PLC0415
+    from model.start import start  # noqa: PLC0415
 
     def load_engine() -> Engine:
         threads = settings.threads or physical_cores()
-        return load(settings.model, device=settings.device, threads=threads, slots=settings.slots)
+        return start(settings.model, device=settings.device, threads=threads, slots=settings.slots)
 
     async def main() -> None:
         await serve(Daemon(settings, load_engine))

@@ -66,8 +66,8 @@ class _Cursor:
 def read_ctranslate2(data: memoryview) -> dict[str, Tensor]:
     """Every weight under its CTranslate2 name; int8 and int16 matrices are dequantised to float32.
 
-    data: the whole file, in a buffer that outlives the tensors' first copy (float tensors are
-    views of it). Raises ValueError, in words for the user, when the file is not what it should be.
+    data: the whole file; nothing of it is kept. Raises ValueError, in words for the user, when the
+    file is not what it should be.
     """
     cursor = _Cursor(data)
     version = cursor.number("I")

@@ -1,16 +1,40 @@
 """From logits to tokens: pure functions of tensors, without data-dependent shapes or host reads.
 
+Glossary. *Candidates* are proposed tokens; *verify*: the target's logits at the anchor and at every
+candidate; *accept*: keep the longest prefix of candidates that the target agrees with; *repair*:
+the target's own token at the first disagreement; *bonus*: its own token after a fully accepted
+block. A round emits the accepted prefix and one repair or bonus.
+
 Random numbers are counter-based: a draw is a function of (seed, position, purpose) alone, so that
 a request gives the same text alone and in any batch.
 """
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 # Purposes of a draw: two draws for the same position must be independent.
-TARGET = 0
+OWN = 0  # a token of the target's own: plain sampling, repair and bonus
+ACCEPTANCE = 1  # whether a sampled candidate is kept
+DRAFT = 2  # the candidate itself
 
 _MASK = 0x7FFFFFFFFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a round emits, per row.
+
+    tokens: [rows, k + 1] int64, of which the first `emitted` count; the rest is meaningless.
+    emitted: [rows] int64, 1 … k + 1; accepted: [rows] int64, how many of them were candidates.
+    logprobs: [rows, k + 1] float32, natural, at temperature 1; not finite where a logit is not.
+    """
+
+    tokens: Tensor
+    emitted: Tensor
+    accepted: Tensor
+    logprobs: Tensor
 
 
 def _signed(constant: int) -> int:
@@ -38,31 +62,77 @@ def uniform(seed: Tensor, position: Tensor, purpose: int) -> Tensor:
 
 
 def sample(probabilities: Tensor, draw: Tensor) -> Tensor:
-    """Inverse-transform sampling: […, vocabulary] float32 and […] float64 → […] int64.
+    """Inverse-transform sampling: […, vocabulary] and […] float64 → […] int64.
 
-    The cumulated sum is float64 and its last value scales the draw, so that rounding never selects
-    a token behind the last one; a token of probability 0 is never drawn.
+    The weights need not sum to 1: their sum, in float64, scales the draw. A token of weight 0 is
+    never drawn; weights that are not finite give a token inside the vocabulary.
     """
     cumulated = probabilities.double().cumsum(-1)
     threshold = (draw * cumulated[..., -1]).unsqueeze(-1)
-    return torch.searchsorted(cumulated, threshold, right=True).squeeze(-1)
+    drawn = torch.searchsorted(cumulated, threshold, right=True).squeeze(-1)
+    return drawn.clamp(max=probabilities.shape[-1] - 1)
 
 
-def choose(
-    logits: Tensor, temperature: Tensor, seed: Tensor, position: Tensor
-) -> tuple[Tensor, Tensor]:
-    """One token a row → tokens [rows] int64 and their natural log-probabilities [rows] float32.
-
-    logits: [rows, vocabulary] with the token rules applied. temperature: [rows]; 0 is argmax.
-    Log-probabilities are those at temperature 1, as Whisper scores a transcript; a row with a NaN
-    or infinite logit gets one that is not finite.
-    """
-    scores = logits.float()
-    greedy = scores.argmax(-1)
+def warm_softmax(logits: Tensor, temperature: Tensor) -> Tensor:
+    """[rows, n, vocabulary] → probabilities, float32; temperature [rows], 0 read as 1."""
     warm = torch.where(temperature > 0, temperature, 1.0)
-    drawn = sample((scores / warm[:, None]).softmax(-1), uniform(seed, position, TARGET)).clamp(
-        max=scores.shape[-1] - 1
-    )
-    tokens = torch.where(temperature > 0, drawn, greedy)
-    logprobs = scores.log_softmax(-1).gather(-1, tokens[:, None]).squeeze(-1)
-    return tokens, logprobs
+    return (logits.float() / warm[:, None, None]).softmax(-1)
+
+
+def accept(
+    logits: Tensor,
+    candidates: Tensor,
+    counts: Tensor,
+    temperature: Tensor,
+    seed: Tensor,
+    position: Tensor,
+    *,
+    eot: int,
+    sampled: bool,
+    draft: Tensor | None = None,
+    distributed: Tensor | None = None,
+) -> Verdict:
+    """Speculative verification (Leviathan et al. 2023; Whisper-Flash 3.1, A.1 and A.4).
+
+    logits: [rows, k + 1, vocabulary], the target's at the anchor and the candidates, with the token
+    rules applied. candidates: [rows, k] int64, of which the first counts [rows] are proposed.
+    temperature: [rows]; 0 is greedy. position: [rows], of the first token in the transcript.
+    sampled: whether any temperature is above 0: a fact of the host's, which spares greedy batches
+    the softmax. draft: [rows, k, vocabulary] float32, what the candidates were drawn from, in rows
+    where `distributed` [rows] is true; elsewhere a candidate is a point mass.
+
+    A point mass is accepted with p(x), else p without x is resampled. Both happen at once when the
+    target's own token is drawn first and compared: so text that was proposed in this way is the
+    text of plain sampling for the same seed, whatever was proposed.
+    """
+    width = logits.shape[1]
+    scores = logits.float()
+    own = scores.argmax(-1)
+    slots = torch.arange(width, device=logits.device)
+    proposed = slots[:-1] < counts[:, None]
+    kept = (own[:, :-1] == candidates) & proposed
+    if sampled:
+        positions = position[:, None] + slots
+        p = warm_softmax(scores, temperature)
+        drawn = sample(p, uniform(seed[:, None], positions, OWN))
+        own = torch.where(temperature[:, None] > 0, drawn, own)
+        kept = (own[:, :-1] == candidates) & proposed
+        if draft is not None and distributed is not None:
+            at = candidates.unsqueeze(-1)
+            coin = uniform(seed[:, None], positions[:, :-1], ACCEPTANCE)
+            ratio_kept = coin * draft.gather(-1, at).squeeze(-1) < p[:, :-1].gather(-1, at).squeeze(
+                -1
+            )
+            mixed = (distributed & (temperature > 0))[:, None]
+            kept = torch.where(mixed, ratio_kept & proposed, kept)
+            residual = (p[:, :-1] - draft).clamp(min=0.0)
+            repair = sample(residual, uniform(seed[:, None], positions[:, :-1], OWN))
+            own = torch.cat((torch.where(mixed & proposed, repair, own[:, :-1]), own[:, -1:]), 1)
+    accepted = kept.long().cumprod(1).sum(1)
+    tokens = torch.where(slots < accepted[:, None], torch.cat((candidates, own[:, -1:]), 1), own)
+    # An accepted end of transcript ends without a bonus.
+    ends = ((tokens == eot) & (slots <= accepted[:, None])).long()
+    first_end = torch.where(ends.any(1), ends.argmax(1), width)
+    emitted = torch.minimum(accepted + 1, first_end + 1)
+    logprobs = scores.gather(-1, tokens.unsqueeze(-1)).squeeze(-1) - scores.logsumexp(-1)
+    return Verdict(tokens, emitted, torch.minimum(accepted, emitted), logprobs)

@@ -11,15 +11,16 @@ import importlib.util
 import json
 import mmap
 import re
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor
 from transformers import WhisperConfig
 
 from model.ctranslate2 import read_ctranslate2
+from model.naming import Rule, apply_rules, count_layers, ctranslate2_names, transformers_names
 from model.tokens import TokenTable
 
 SHORT_NAMES = (
@@ -31,7 +32,7 @@ _HUB_FILES += ["model.safetensors", "model.safetensors.index.json", "model-*.saf
 _HUB_FILES += ["model.bin"]
 
 
-_HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
+_HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
 
 
 class ModelError(Exception):
@@ -87,6 +88,19 @@ class Checkpoint:
     tokens: TokenTable
     weights: dict[str, Tensor]
 
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 that tells this target from others, in whatever format it was stored.
+
+        Of the shape facts and the token embedding in float16: what a drafter depends on most, and
+        the same from every source of one checkpoint.
+        """
+        facts = (self.config.d_model, self.config.decoder_layers, self.config.encoder_layers)
+        embedding = self.weights["decoder.embedding.weight"].to(torch.float16).contiguous()
+        return hashlib.sha256(
+            repr(facts).encode() + embedding.view(torch.uint8).numpy().tobytes()
+        ).hexdigest()
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -141,8 +155,11 @@ def load_directory(directory: Path, *, name: str) -> Checkpoint:
     if safetensors:
         return _load_transformers(directory, safetensors, name)
     if (directory / "model.bin").is_file():
-        with (directory / "model.bin").open("rb") as file:
-            data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
+        try:
+            with (directory / "model.bin").open("rb") as file:
+                data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
+        except (OSError, ValueError) as error:  # ValueError: the file is empty
+            raise ModelError(f"{directory / 'model.bin'} cannot be read: {error}") from None
         return _load_ctranslate2(data, directory, name, str(directory))
     raise ModelError(
         f"{directory} holds no Whisper model: looked for model.safetensors (Transformers) and "
@@ -158,23 +175,22 @@ def _hub_ids(name: str) -> list[str]:
 
 def _hub_cache(repository: str) -> Path | None:
     from huggingface_hub import snapshot_download  # noqa: PLC0415  (slow, and not always needed)
-    from huggingface_hub.errors import LocalEntryNotFoundError  # noqa: PLC0415
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError  # noqa: PLC0415
 
     try:
         cached = Path(snapshot_download(repository, local_files_only=True))
-    except LocalEntryNotFoundError:
+    except (LocalEntryNotFoundError, HFValidationError):
         return None
     return cached if _safetensors(cached) or (cached / "model.bin").is_file() else None
 
 
 def _download(name: str) -> Path:
     from huggingface_hub import snapshot_download  # noqa: PLC0415  (slow, and not always needed)
-    from huggingface_hub.errors import HfHubHTTPError  # noqa: PLC0415
 
     repository = _hub_ids(name)[0]
     try:
         return Path(snapshot_download(repository, allow_patterns=_HUB_FILES))
-    except (OSError, HfHubHTTPError) as error:
+    except Exception as error:  # noqa: BLE001  (its network layer's errors have no common base)
         reason = str(error).strip().split("\n")[0]
         package = PACKAGES.get(name)
         packaged = (
@@ -247,7 +263,7 @@ def _load_ctranslate2(data: memoryview, directory: Path, name: str, source: str)
     except ValueError as error:
         raise ModelError(f"{source}: {error}") from None
     heads = {room: variables.pop(f"{room}/num_heads", None) for room in ("encoder", "decoder")}
-    weights = _rename(variables, _ctranslate2_names(variables), source)
+    weights = _renamed(variables, ctranslate2_names(variables), source)
     if heads["encoder"] is None or heads["decoder"] is None:
         raise ModelError(f"{source}: model.bin does not say how many attention heads there are")
     extra = _read_json(directory / "config.json")
@@ -255,8 +271,8 @@ def _load_ctranslate2(data: memoryview, directory: Path, name: str, source: str)
         vocab_size=weights["decoder.embedding.weight"].shape[0],
         d_model=weights["decoder.embedding.weight"].shape[1],
         num_mel_bins=weights["encoder.conv1.weight"].shape[1],
-        encoder_layers=_count_layers(weights, "encoder"),
-        decoder_layers=_count_layers(weights, "decoder"),
+        encoder_layers=count_layers(weights, "encoder"),
+        decoder_layers=count_layers(weights, "decoder"),
         encoder_attention_heads=int(heads["encoder"]),
         decoder_attention_heads=int(heads["decoder"]),
         encoder_ffn_dim=weights["encoder.layers.0.mlp_in.weight"].shape[0],
@@ -277,7 +293,10 @@ def _load_transformers(directory: Path, files: list[Path], name: str) -> Checkpo
     raw = _read_json(directory / "config.json")
     if raw.get("model_type") != "whisper":
         raise ModelError(f"{directory} is a {raw.get('model_type')!r} model, not whisper")
-    config = WhisperConfig.from_dict(raw)
+    try:
+        config = WhisperConfig.from_dict(raw)
+    except (TypeError, ValueError, StrictDataclassError) as error:
+        raise ModelError(f"{directory / 'config.json'} is not Whisper's: {error}") from None
     if config.activation_function != "gelu" or config.scale_embedding:
         raise ModelError(f"{directory}: only Whisper's own architecture is supported")
     stored: dict[str, Tensor] = {}
@@ -289,7 +308,7 @@ def _load_transformers(directory: Path, files: list[Path], name: str) -> Checkpo
     variables = {key.removeprefix("model."): value for key, value in stored.items()}
     # Some checkpoints store the output head although it is the embedding.
     variables.pop("proj_out.weight", None)
-    weights = _rename(variables, _transformers_names(config), str(directory))
+    weights = _renamed(variables, transformers_names(config), str(directory))
     path = directory / "generation_config.json"
     generation = _read_json(path) if path.is_file() else raw
     tokens = _token_table(
@@ -312,109 +331,10 @@ def _token_table(
         raise ModelError(f"{directory}: {error}") from None
 
 
-# A rule makes one of our tensors: the stored names it takes, and what to do with them.
-Rule = tuple[tuple[str, ...], Callable[..., Tensor]]
-
-
-def _rename(variables: dict[str, Tensor], rules: dict[str, Rule], source: str) -> dict[str, Tensor]:
-    """Apply `rules` to all of `variables`; anything missing or left over is an error."""
-    wanted = {stored for names, _ in rules.values() for stored in names}
-    missing, unknown = sorted(wanted - variables.keys()), sorted(variables.keys() - wanted)
-    if missing or unknown:
-        raise ModelError(
-            f"{source} is no Whisper checkpoint that this version knows: "
-            f"missing tensors {missing[:8]}, unknown tensors {unknown[:8]}"
-        )
-    return {name: make(*(variables[key] for key in names)) for name, (names, make) in rules.items()}
-
-
-def _same(tensor: Tensor) -> Tensor:
-    return tensor
-
-
-def _stack(*tensors: Tensor) -> Tensor:
-    return torch.cat(tensors)
-
-
-def _stack_around_zeros(query: Tensor, value: Tensor) -> Tensor:
-    # Whisper's key projections have no bias.
-    return torch.cat((query, torch.zeros_like(query), value))
-
-
-def _after_zeros(value: Tensor) -> Tensor:
-    return torch.cat((torch.zeros_like(value), value))
-
-
-def _transformers_names(config: WhisperConfig) -> dict[str, Rule]:
-    rules: dict[str, Rule] = {
-        "encoder.positions": (("encoder.embed_positions.weight",), _same),
-        "decoder.positions": (("decoder.embed_positions.weight",), _same),
-        "decoder.embedding.weight": (("decoder.embed_tokens.weight",), _same),
-    }
-    pairs = [("encoder.conv1", "encoder.conv1"), ("encoder.conv2", "encoder.conv2")]
-    pairs += [("encoder.norm", "encoder.layer_norm"), ("decoder.norm", "decoder.layer_norm")]
-    for room, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
-        for index in range(layers):
-            layer = f"{room}.layers.{index}"
-            pairs += [
-                (f"{layer}.attention_norm", f"{layer}.self_attn_layer_norm"),
-                (f"{layer}.attention.out", f"{layer}.self_attn.out_proj"),
-                (f"{layer}.mlp_norm", f"{layer}.final_layer_norm"),
-                (f"{layer}.mlp_in", f"{layer}.fc1"),
-                (f"{layer}.mlp_out", f"{layer}.fc2"),
-            ]
-            q, k, v = (f"{layer}.self_attn.{letter}_proj" for letter in "qkv")
-            matrices = (f"{q}.weight", f"{k}.weight", f"{v}.weight")
-            rules[f"{layer}.attention.qkv.weight"] = (matrices, _stack)
-            rules[f"{layer}.attention.qkv.bias"] = ((f"{q}.bias", f"{v}.bias"), _stack_around_zeros)
-            if room == "decoder":
-                pairs += [
-                    (f"{layer}.cross_norm", f"{layer}.encoder_attn_layer_norm"),
-                    (f"{layer}.cross.q", f"{layer}.encoder_attn.q_proj"),
-                    (f"{layer}.cross.out", f"{layer}.encoder_attn.out_proj"),
-                ]
-                k, v = (f"{layer}.encoder_attn.{letter}_proj" for letter in "kv")
-                rules[f"{layer}.cross.kv.weight"] = ((f"{k}.weight", f"{v}.weight"), _stack)
-                rules[f"{layer}.cross.kv.bias"] = ((f"{v}.bias",), _after_zeros)
-    for ours, theirs in pairs:
-        rules[f"{ours}.weight"] = ((f"{theirs}.weight",), _same)
-        rules[f"{ours}.bias"] = ((f"{theirs}.bias",), _same)
-    return rules
-
-
-def _ctranslate2_names(variables: dict[str, Tensor]) -> dict[str, Rule]:
-    rules: dict[str, Rule] = {
-        "encoder.positions": (("encoder/position_encodings/encodings",), _same),
-        "decoder.positions": (("decoder/position_encodings/encodings",), _same),
-        "decoder.embedding.weight": (("decoder/embeddings/weight",), _same),
-    }
-    for ours, theirs, weight, bias in _ctranslate2_pairs(variables):
-        rules[f"{ours}.weight"] = ((f"{theirs}/{weight}",), _same)
-        rules[f"{ours}.bias"] = ((f"{theirs}/{bias}",), _same)
-    return rules
-
-
-def _ctranslate2_pairs(variables: dict[str, Tensor]) -> Iterator[tuple[str, str, str, str]]:
-    linear, norm = ("weight", "bias"), ("gamma", "beta")
-    yield "encoder.conv1", "encoder/conv1", *linear
-    yield "encoder.conv2", "encoder/conv2", *linear
-    for room in ("encoder", "decoder"):
-        yield f"{room}.norm", f"{room}/layer_norm", *norm
-        layers = {key.split("/")[1] for key in variables if key.startswith(f"{room}/layer_")}
-        for index in range(len(layers - {"layer_norm"})):
-            ours, theirs = f"{room}.layers.{index}", f"{room}/layer_{index}"
-            yield f"{ours}.attention_norm", f"{theirs}/self_attention/layer_norm", *norm
-            yield f"{ours}.attention.qkv", f"{theirs}/self_attention/linear_0", *linear
-            yield f"{ours}.attention.out", f"{theirs}/self_attention/linear_1", *linear
-            if room == "decoder":
-                yield f"{ours}.cross_norm", f"{theirs}/attention/layer_norm", *norm
-                yield f"{ours}.cross.q", f"{theirs}/attention/linear_0", *linear
-                yield f"{ours}.cross.kv", f"{theirs}/attention/linear_1", *linear
-                yield f"{ours}.cross.out", f"{theirs}/attention/linear_2", *linear
-            yield f"{ours}.mlp_norm", f"{theirs}/ffn/layer_norm", *norm
-            yield f"{ours}.mlp_in", f"{theirs}/ffn/linear_0", *linear
-            yield f"{ours}.mlp_out", f"{theirs}/ffn/linear_1", *linear
-
-
-def _count_layers(weights: dict[str, Tensor], room: str) -> int:
-    return len({key.split(".")[2] for key in weights if key.startswith(f"{room}.layers.")})
+def _renamed(
+    variables: dict[str, Tensor], rules: dict[str, Rule], source: str
+) -> dict[str, Tensor]:
+    try:
+        return apply_rules(variables, rules)
+    except ValueError as error:
+        raise ModelError(f"{source} is no Whisper that this version knows: {error}") from None

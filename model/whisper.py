@@ -34,9 +34,18 @@ class Cache:
 
     @classmethod
     def allocate(
-        cls, config: WhisperConfig, slots: int, device: torch.device, dtype: torch.dtype
+        cls,
+        config: WhisperConfig,
+        slots: int,
+        device: torch.device,
+        dtype: torch.dtype,
+        *,
+        spare: int = 0,
     ) -> "Cache":
-        """Zeros for `slots` utterances. Raises torch.OutOfMemoryError where they do not fit."""
+        """Zeros for `slots` utterances, with `spare` positions behind the context of each.
+
+        Raises torch.OutOfMemoryError where they do not fit.
+        """
         heads = config.decoder_attention_heads
         width = config.d_model // heads
 
@@ -44,8 +53,14 @@ class Cache:
             shape = (config.decoder_layers, slots, heads, positions, width)
             return torch.zeros(shape, device=device, dtype=dtype)
 
-        positions, states = config.max_target_positions, config.max_source_positions
+        positions, states = config.max_target_positions + spare, config.max_source_positions
         return cls(zeros(positions), zeros(positions), zeros(states), zeros(states))
+
+    @staticmethod
+    def bytes_for(config: WhisperConfig, slots: int, dtype: torch.dtype) -> int:
+        """What `allocate` would take, but for the spare positions."""
+        positions = config.max_target_positions + config.max_source_positions
+        return int(2 * config.decoder_layers * slots * positions * config.d_model * dtype.itemsize)
 
     def rows(self, first: int, last: int) -> "Cache":
         """The same memory, restricted to slots first … last - 1."""
@@ -60,12 +75,6 @@ class Cache:
         """Copy slot `source` over slot `target`."""
         for tensor in (self.self_keys, self.self_values, self.cross_keys, self.cross_values):
             tensor[:, target].copy_(tensor[:, source])
-
-    @property
-    def bytes(self) -> int:
-        """Memory that the cache holds."""
-        tensors = (self.self_keys, self.self_values, self.cross_keys, self.cross_values)
-        return sum(tensor.nbytes for tensor in tensors)
 
 
 class Attention(nn.Module):
@@ -188,9 +197,18 @@ class Decoder(nn.Module):
         self.head = nn.Linear(width, config.vocab_size, bias=False)
 
     def forward(
-        self, tokens: Tensor, lengths: Tensor, states: Tensor, cache: Cache, reach: int, heard: int
-    ) -> Tensor:
+        self,
+        tokens: Tensor,
+        lengths: Tensor,
+        states: Tensor,
+        cache: Cache,
+        reach: int,
+        heard: int,
+        taps: tuple[int, ...] = (),
+    ) -> tuple[Tensor, Tensor | None]:
         """One pass over `n` new tokens a row → normalised hidden states [rows, n, width].
+
+        Second, where `taps` names blocks: the residual streams behind them, [rows, n, taps * width].
 
         tokens: [rows, n] int64. lengths: [rows] int64, cached positions before the first of them;
         their own keys and values are written behind those. states: [rows] int64, valid encoder
@@ -198,12 +216,15 @@ class Decoder(nn.Module):
         states attention looks at; static bounds, at least max(lengths) + n and max(states).
         """
         positions = lengths[:, None] + torch.arange(tokens.shape[1], device=tokens.device)
-        x = self.embedding(tokens) + self.positions[positions]
+        # A block may overshoot the context; what it writes there is never accepted.
+        known = positions.clamp(max=self.positions.shape[0] - 1)
+        x = self.embedding(tokens) + self.positions[known]
         # [rows, 1, n, reach]: every token sees the absolute positions up to its own.
         past = torch.arange(reach, device=tokens.device) <= positions[:, None, :, None]
         # [rows, 1, 1, heard]
         audible = torch.arange(heard, device=tokens.device) < states[:, None, None, None]
         rows = torch.arange(tokens.shape[0], device=tokens.device)[:, None]
+        tapped: list[Tensor] = []
         for index, layer in enumerate(self.layers):
             assert isinstance(layer, DecoderLayer)
             keys, values = cache.self_keys[index], cache.self_values[index]
@@ -220,8 +241,9 @@ class Decoder(nn.Module):
                 audible,
             )
             x = x + layer.mlp_out(layer.mlp_in(layer.mlp_norm(x)))
-        out: Tensor = self.norm(x)
-        return out
+            if index in taps:
+                tapped.append(x)
+        return self.norm(x), torch.cat(tapped, -1) if tapped else None
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[…, width] → […, vocabulary]."""

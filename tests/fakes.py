@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 
 from daemon.scheduler import Engine, Result
-from model.engine import Failure, Hypothesis, Request
+from model.requests import Failure, Hypothesis, Request
 
 PATIENCE = 20.0  # seconds: far more than anything here takes; a test that waits longer has failed
 

@@ -1,5 +1,7 @@
 import random
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,9 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from model.engine import Engine, Failure, Hypothesis, Request
+from model.drafter import Architecture, Trained, from_target, spread_taps
+from model.engine import Engine
 from model.load import ModelError
 from model.load import load as load_checkpoint
+from model.proposers import Proposer, Reuse
+from model.requests import Failure, Hypothesis, Request
+from model.whisper import Whisper
+from tests.oracles import Adversary, Guesser, Oracle
 from tests.tiny import changed, tiny_checkpoint
 
 CHECKPOINT = tiny_checkpoint()
@@ -103,6 +110,8 @@ def test_an_english_only_model_needs_no_language() -> None:
     engine = Engine(tiny_checkpoint(multilingual=False), slots=1)
     (result,) = engine.transcribe([Request(noise(1))])
     assert (result.language, result.language_probability) == ("en", None)
+    (result,) = engine.transcribe([Request(noise(1), language=("en", "en"))])
+    assert (result.language, result.language_probability) == ("en", None)
     with pytest.raises(ValueError, match="does not know the language de"):
         engine.admit(Request(noise(1), language="de"))
     with pytest.raises(ValueError, match="cannot translate"):
@@ -162,7 +171,7 @@ def test_output_that_is_not_finite_fails_that_request_alone() -> None:
     results = engine.step()
     victim = REQUESTS[1]
     assert all(result.request is not victim for result in results)
-    engine.cache.cross_values[:, 1] = torch.nan
+    engine.runner.state.cache.cross_values[:, 1] = torch.nan
     while engine.occupied:
         results += engine.step()
     for result in results:
@@ -220,3 +229,219 @@ def test_warm_up_leaves_the_slots_free() -> None:
 def test_an_unknown_model_is_an_error_in_words() -> None:
     with pytest.raises(ModelError, match="there is no model 'enormous'"):
         load_checkpoint("enormous")
+
+
+GREEDY = [
+    Request(noise(100 + i, 2 + 1200 * i), language="en", prompt=("", "before")[i % 2])
+    for i in range(12)
+]
+WARM = [replace(request, temperature=0.7, seed=i) for i, request in enumerate(GREEDY[::2])]
+
+
+def plainly(requests: list[Request]) -> dict[int, tuple[int, ...]]:
+    """Each request's tokens, one target pass a token."""
+    results = Engine(CHECKPOINT, slots=1, proposer=lambda _: None).transcribe(requests)
+    return {id(one.request): one.tokens for one in results}
+
+
+PLAIN = plainly(GREEDY + WARM)
+EOT = CHECKPOINT.tokens.eot
+PROPOSERS: dict[str, Callable[[Request], Proposer | None]] = {
+    "none": lambda _: None,
+    "oracle": lambda request: Oracle(PLAIN[id(request)], acceptance=0.575),
+    "perfect": lambda request: Oracle(PLAIN[id(request)], acceptance=1.0),
+    "random": lambda _: Guesser(EOT),
+    "adversarial": lambda request: Adversary(PLAIN[id(request)], EOT),
+    "reuse": lambda request: Reuse(PLAIN[id(GREEDY[len(request.audio) % len(GREEDY)])]),
+}
+
+
+def run(engine: Engine, requests: list[Request], order: random.Random) -> list[Hypothesis]:
+    """Everything decoded, arriving in random order while others are under way."""
+    waiting, results = order.sample(requests, k=len(requests)), []
+    while waiting or engine.occupied:
+        while waiting and engine.occupied < engine.slots and order.random() < 0.8:
+            engine.admit(waiting.pop())
+        for one in engine.step():
+            assert isinstance(one, Hypothesis)
+            results.append(one)
+    assert len(results) == len(requests)
+    return results
+
+
+@pytest.mark.parametrize("block", [1, 2, 4, 8])
+@pytest.mark.parametrize("name", PROPOSERS)
+@pytest.mark.parametrize("slots", [1, 2, 4, 8, 16])
+def test_speculation_changes_no_token(name: str, block: int, slots: int) -> None:
+    """Any proposer, any block, any batch, any order: the tokens are plain greedy decoding's.
+
+    For text that is proposed as such this holds at temperatures above 0, too: a point mass is
+    accepted exactly when plain sampling would have drawn it.
+    """
+    engine = Engine(CHECKPOINT, slots=slots, proposer=PROPOSERS[name], block=block)
+    for one in run(engine, GREEDY + WARM, random.Random(f"{name} {block} {slots}")):
+        assert one.tokens == PLAIN[id(one.request)]
+        assert one.accepted <= one.proposed
+        # Each pass, the prefill included, gives one token of the target's own, or the accepted end.
+        own = len(one.tokens) - one.accepted
+        assert own in (one.rounds, one.rounds + 1)
+        if name == "perfect":
+            assert one.accepted == one.proposed
+
+
+@pytest.mark.parametrize("slots", [1, 3, 9])
+@pytest.mark.parametrize("name", ["none", "oracle", "reuse"])
+def test_static_shapes_change_no_token(name: str, slots: int) -> None:
+    """Padded buckets, staged prefills and moved slots, as graphs need them, run on the CPU too."""
+    engine = Engine(CHECKPOINT, slots=slots, proposer=PROPOSERS[name], static=True)
+    for one in run(engine, GREEDY + WARM, random.Random(slots)):
+        assert one.tokens == PLAIN[id(one.request)]
+
+
+CUT = tuple(range(0, 200, 2))
+
+
+def tiny_drafter(vocabulary: tuple[int, ...] | None = None) -> Trained:
+    """Untrained, but begun from the target's own blocks, so that some proposals hold."""
+    torch.manual_seed(3)
+    architecture = Architecture(2, 8, spread_taps(2), vocabulary)
+    plain = Whisper.from_weights(
+        CHECKPOINT.config, CHECKPOINT.weights, torch.device("cpu"), torch.float32
+    )
+    return Trained("tiny", from_target(plain, architecture, blocks=(0, 1)), (0.5,) * 8)
+
+
+@pytest.mark.parametrize("vocabulary", [None, CUT], ids=["full", "cut"])
+@pytest.mark.parametrize("static", [False, True])
+@pytest.mark.parametrize("slots", [1, 2, 4, 8])
+def test_a_drafter_changes_no_greedy_token(
+    vocabulary: tuple[int, ...] | None, static: bool, slots: int
+) -> None:
+    """The network proposes, alone and behind a text that has run off; the target decides."""
+    engine = Engine(
+        CHECKPOINT,
+        slots=slots,
+        drafter=tiny_drafter(vocabulary),
+        proposer=PROPOSERS["reuse"] if slots % 2 else lambda _: None,
+        static=static,
+    )
+    results = run(engine, GREEDY, random.Random(slots))
+    assert all(one.tokens == PLAIN[id(one.request)] for one in results)
+    assert sum(one.proposed - one.reused for one in results) > 0
+
+
+def test_a_sampled_row_with_a_drafter_follows_from_its_seed_alone() -> None:
+    """Company, order and what was said before change nothing; the distribution is tested apart."""
+    alone = {}
+    for request in WARM:
+        (one,) = Engine(CHECKPOINT, slots=1, drafter=tiny_drafter()).transcribe([request])
+        alone[id(request)] = one.tokens
+    for static in (False, True):
+        engine = Engine(
+            CHECKPOINT,
+            slots=5,
+            drafter=tiny_drafter(),
+            proposer=PROPOSERS["reuse"],
+            static=static,
+        )
+        for one in run(engine, WARM + GREEDY, random.Random(static)):
+            wanted = PLAIN | alone
+            assert one.tokens == wanted[id(one.request)]
+
+
+def test_a_right_text_needs_no_rounds() -> None:
+    """The whole of a previous hypothesis is verified in the prefill pass itself."""
+    again = [replace(request, previous=PLAIN[id(request)]) for request in GREEDY]
+    for one, request in zip(Engine(CHECKPOINT, slots=4).transcribe(again), GREEDY, strict=True):
+        assert one.tokens == PLAIN[id(request)]
+        assert one.rounds == 0
+        assert one.reused == one.accepted >= len(one.tokens) - 1
+
+
+class Exhausted:
+    """A phase that needs more memory than there is for more than `most` rows."""
+
+    def __init__(self, phase: Callable[..., Any], most: int, rows: Callable[..., int]) -> None:
+        self.phase, self.most, self.rows = phase, most, rows
+        self.__name__ = "exhausted"
+
+    def __call__(self, *args: Any, **arguments: Any) -> Any:
+        if self.rows(**arguments) > self.most:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return self.phase(*args, **arguments)
+
+
+@pytest.mark.parametrize("most", [1, 3])
+@pytest.mark.parametrize("name", ["encode", "verify"])
+def test_when_memory_runs_out_the_batch_is_split_and_nothing_is_lost(name: str, most: int) -> None:
+    """Prefills and rounds of too many rows are retried with fewer; every final comes, unchanged."""
+    engine = Engine(CHECKPOINT, slots=8, proposer=PROPOSERS["oracle"])
+    phases = engine.runner._phases
+    rows = {"encode": lambda mel, **_: len(mel), "verify": lambda candidates, **_: len(candidates)}
+    monkey = Exhausted(getattr(phases, name), most, rows[name])
+    setattr(phases, name, monkey)
+    for request in GREEDY[:8]:
+        engine.admit(request)
+    results: list[Hypothesis | Failure] = []
+    while engine.occupied:
+        results += engine.step()
+    assert len(results) == 8
+    for one in results:
+        assert isinstance(one, Hypothesis)
+        assert one.tokens == PLAIN[id(one.request)]
+    if name == "verify":
+        assert engine.slots <= most, "new work is taken only as far as it fits"
+
+
+def test_the_drafter_is_given_up_before_a_request_is() -> None:
+    """Its memory is freed, and what it drafted for goes on without it."""
+    engine = Engine(CHECKPOINT, slots=2, drafter=tiny_drafter())
+
+    def hear(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    assert engine.runner.drafter is not None
+    engine.runner.drafter.hear = hear  # type: ignore[assignment, method-assign]  # the fault to survive
+    results = engine.transcribe(GREEDY[:4])
+    assert [one.tokens for one in results] == [PLAIN[id(one.request)] for one in results]
+    assert engine.drafter is None
+
+
+def test_a_request_that_never_fits_fails_alone() -> None:
+    """In words, and the engine lives on."""
+    engine = Engine(CHECKPOINT, slots=2)
+    phases = engine.runner._phases
+    real = phases.encode
+    setattr(phases, "encode", Exhausted(real, 0, lambda mel, **_: len(mel)))  # noqa: B010
+    engine.admit(GREEDY[0])
+    (failure,) = engine.step()
+    assert isinstance(failure, Failure)
+    assert "memory is exhausted" in failure.message
+    phases.encode = real  # type: ignore[method-assign]  # there is memory again
+    (result,) = engine.transcribe([GREEDY[1]])
+    assert result.tokens == PLAIN[id(GREEDY[1])]
+
+
+@pytest.mark.parametrize("block", [0, 1])
+def test_budgets_and_blocks_at_their_least(block: int) -> None:
+    """A prompt that fills its half of the context, blocks of none or one."""
+    engine = Engine(CHECKPOINT, slots=2, proposer=PROPOSERS["perfect"], block=block)
+    results = engine.transcribe(GREEDY[1::2])
+    assert [one.tokens for one in results] == [PLAIN[id(one.request)] for one in results]
+
+
+@pytest.mark.parametrize("slots", [0, 97])
+def test_slots_have_bounds(slots: int) -> None:
+    with pytest.raises(ValueError, match=r"slots lie in 1 … 96"):
+        Engine(CHECKPOINT, slots=slots)
+
+
+def test_a_drafter_that_is_never_right_is_left_alone() -> None:
+    """After the first rounds the pace chooses plain passes, but for a probe now and then."""
+    engine = Engine(CHECKPOINT, slots=1, drafter=tiny_drafter())
+    engine.warm_up()
+    pace = engine._pace
+    assert pace is not None
+    for _ in range(500):
+        pace.learn(8, 0)
+    assert sum(pace.choose(1) > 0 for _ in range(200)) <= 200 / 40 + 1

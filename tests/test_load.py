@@ -13,7 +13,8 @@ from safetensors.torch import load_file, save_file
 
 from model import load as loading
 from model.load import Checkpoint, ModelError, Package, load
-from tests.corpus import as_transformers
+from model.naming import ctranslate2_names
+from model.reference import as_transformers
 from tests.test_ctranslate2 import write
 from tests.tiny import random_weights, tiny_config, tiny_tokens, write_tokenizer
 
@@ -35,7 +36,7 @@ def save_transformers(directory: Path, *, shards: int = 1) -> Path:
 
 def ctranslate2_variables(dtype: torch.dtype) -> dict[str, torch.Tensor]:
     """Our names back to CTranslate2's."""
-    table = loading._ctranslate2_names(dict.fromkeys(_ctranslate2_layers(), torch.empty(0)))
+    table = ctranslate2_names(dict.fromkeys(_ctranslate2_layers(), torch.empty(0)))
     variables = {stored: WEIGHTS[ours].to(dtype) for ours, ((stored,), _) in table.items()}
     for room in ("encoder", "decoder"):
         variables[f"{room}/num_heads"] = torch.tensor(2, dtype=torch.int16)
@@ -132,6 +133,24 @@ def test_a_truncated_model_bin_is_refused(tmp_path: Path) -> None:
     refused(tmp_path, "cut short")
 
 
+def test_an_empty_model_bin_is_refused(tmp_path: Path) -> None:
+    (save_ctranslate2(tmp_path) / "model.bin").write_bytes(b"")
+    refused(tmp_path, "cannot be read")
+
+
+def test_a_configuration_with_wrong_types_is_refused(tmp_path: Path) -> None:
+    save_transformers(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text()) | {"d_model": "wide"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    refused(tmp_path, "is not Whisper's")
+
+
+@pytest.mark.parametrize("name", ["a--b/c", "a/b.git", "a/b..c", "a/" + "b" * 120])
+def test_names_that_the_hub_refuses_are_errors_in_words(name: str) -> None:
+    with pytest.raises(ModelError, match="could not be fetched"):
+        load(name)
+
+
 def test_a_directory_without_tokenizer_is_refused(tmp_path: Path) -> None:
     save_ctranslate2(tmp_path)
     (tmp_path / "tokenizer.json").unlink()
@@ -145,7 +164,7 @@ def test_another_architecture_is_refused(tmp_path: Path) -> None:
     refused(tmp_path, "only Whisper's own architecture")
 
 
-@pytest.mark.parametrize("name", ["enormous", "", "a/b/c", "./missing"])
+@pytest.mark.parametrize("name", ["enormous", "", "a/b/c", "./missing", "é/x"])
 def test_an_unknown_name_lists_the_known_ones(name: str) -> None:
     with pytest.raises(ModelError, match=r"neither a directory, nor a Hub id .* tiny, tiny\.en"):
         load(name)

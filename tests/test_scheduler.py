@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from daemon.scheduler import Backlog, Result, Scheduler, Work
-from model.engine import Failure, Hypothesis, Request
+from model.requests import Failure, Hypothesis, Request
 from tests.fakes import PATIENCE, ScriptedEngine
 
 SLOTS = 3

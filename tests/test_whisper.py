@@ -6,8 +6,8 @@ from torch import Tensor
 from transformers import WhisperConfig
 
 from model.load import Checkpoint
+from model.reference import as_transformers
 from model.whisper import Cache, Whisper
-from tests.corpus import as_transformers
 from tests.tiny import random_weights, tiny_config, tiny_tokens
 
 CPU = torch.device("cpu")
@@ -68,7 +68,7 @@ def test_logits_equal_transformers(name: str) -> None:
     tokens = torch.randint(config.vocab_size, (2, 7))
     wanted = reference(input_features=mel, decoder_input_ids=tokens).logits
     whisper.decoder.write_cross(whisper.encoder(mel), cache)
-    hidden = whisper.decoder(tokens, full(2, 0), full(2, states), cache, 8, states)
+    hidden, _ = whisper.decoder(tokens, full(2, 0), full(2, states), cache, 8, states)
     difference = (whisper.decoder.logits(hidden) - wanted).abs().max()
     assert wanted.std() > 0.1, "logits too alike to tell anything"
     assert difference <= 1e-4
@@ -96,7 +96,7 @@ class Tiny:
 
     def run(self, tokens: Tensor, lengths: Tensor, cache: Cache, reach: int = 64) -> Tensor:
         states = full(len(tokens), 100)
-        hidden: Tensor = self.whisper.decoder(tokens, lengths, states, cache, reach, 100)
+        hidden: Tensor = self.whisper.decoder(tokens, lengths, states, cache, reach, 100)[0]
         return hidden
 
 
@@ -160,8 +160,8 @@ def test_a_shorter_window_hides_the_rest() -> None:
     tokens = torch.randint(256, (2, 5))
     cache = TINY.cache(slice(0, 2))
     states = torch.tensor([40, 100])
-    mixed = TINY.whisper.decoder(tokens, full(2, 0), states, cache, 64, 100)
-    alone = TINY.whisper.decoder(
+    mixed, _ = TINY.whisper.decoder(tokens, full(2, 0), states, cache, 64, 100)
+    alone, _ = TINY.whisper.decoder(
         tokens[:1], full(1, 0), states[:1], TINY.cache(slice(0, 1)), 64, 40
     )
     assert torch.allclose(mixed[:1], alone, atol=1e-9)
@@ -181,8 +181,9 @@ def test_a_moved_slot_goes_on_as_before() -> None:
     assert torch.allclose(got, wanted[3:, 4:], atol=1e-9)
 
 
-def test_the_cache_says_what_it_weighs() -> None:
-    """Bytes are those of the four tensors."""
+def test_the_cache_weighs_what_was_computed_beforehand() -> None:
+    """So that too many slots can be refused before they are allocated."""
     cache = Cache.allocate(tiny_config(), 3, CPU, torch.float32)
-    positions = 64 + 64 + 100 + 100
-    assert cache.bytes == 2 * 3 * positions * 32 * 4
+    tensors = (cache.self_keys, cache.self_values, cache.cross_keys, cache.cross_values)
+    wanted = sum(tensor.nbytes for tensor in tensors)
+    assert Cache.bytes_for(tiny_config(), 3, torch.float32) == wanted

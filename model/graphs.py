@@ -1,0 +1,89 @@
+"""One switch between calling a phase and replaying its captured graph.
+
+On CUDA each combination of shapes and constants is captured once, largest first, from one memory
+pool, and replayed from then on: nothing is allocated and no kernel is launched from Python. Anywhere
+else, or with CAPTIOND_EAGER=1 in the environment, the same functions are called directly.
+What may be captured reads nothing to the host and has no shapes that depend on data.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_WARM_UPS = 2  # runs before capture, in which libraries choose kernels and allocate workspaces
+
+
+@dataclass(frozen=True, slots=True)
+class _Captured:
+    graph: torch.cuda.CUDAGraph
+    inputs: dict[str, Tensor]
+    output: Tensor | None
+
+
+class Graphs:
+    """The captured phases of one engine. Its tensors are static: read a result before the next call.
+
+    Calls are `graphs.call(phase, {name: tensor}, name=constant, …)`. While not sealed, an unknown
+    combination is captured; once sealed it is an error that says what to warm up.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.eager = device.type != "cuda" or os.environ.get("CAPTIOND_EAGER") == "1"
+        self._device = device
+        self._pool: Any = None if self.eager else torch.cuda.graph_pool_handle()
+        self._captured: dict[tuple[object, ...], _Captured] = {}
+        self._sealed = False
+
+    def __len__(self) -> int:
+        return len(self._captured)
+
+    def seal(self) -> None:
+        """Capture nothing more: every combination that will be used has been seen."""
+        self._sealed = True
+
+    def call(
+        self,
+        phase: Callable[..., Tensor | None],
+        tensors: dict[str, Tensor],
+        **constants: int | bool,
+    ) -> Tensor | None:
+        """Run `phase(**tensors, **constants)`, or replay it."""
+        if self.eager:
+            return phase(**tensors, **constants)
+        shapes = tuple((name, tensor.shape, tensor.dtype) for name, tensor in tensors.items())
+        key = (phase.__name__, shapes, tuple(sorted(constants.items())))
+        captured = self._captured.get(key)
+        if captured is None:
+            if self._sealed:
+                raise RuntimeError(
+                    f"{phase.__name__} was not captured for {shapes} and {constants}: add it to "
+                    "the engine's warm-up, or set CAPTIOND_EAGER=1"
+                )
+            captured = self._capture(phase, tensors, constants)
+            self._captured[key] = captured
+        for name, tensor in tensors.items():
+            captured.inputs[name].copy_(tensor)
+        captured.graph.replay()
+        return captured.output
+
+    def _capture(
+        self,
+        phase: Callable[..., Tensor | None],
+        tensors: dict[str, Tensor],
+        constants: dict[str, int | bool],
+    ) -> _Captured:
+        inputs = {name: tensor.to(self._device, copy=True) for name, tensor in tensors.items()}
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(_WARM_UPS):
+                phase(**inputs, **constants)
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self._pool):
+            output = phase(**inputs, **constants)
+        return _Captured(graph, inputs, output)

@@ -1,0 +1,294 @@
+"""The phases of decoding as functions of static buffers: encode, detect, prefill, draft, verify.
+
+Every phase works on a run of neighbouring slots, reads and writes the buffers of `Slots`, has
+shapes that follow from its arguments' shapes and constants alone, and reads nothing back to the
+host: so each can be captured as a graph. Which utterance sits in which slot is the engine's affair.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from model.decode import DRAFT, Verdict, accept, sample, uniform, warm_softmax
+from model.tokens import TokenTable
+from model.whisper import Cache, Whisper
+
+
+class Drafter(Protocol):
+    """A network that proposes tokens from what the target has computed."""
+
+    @property
+    def taps(self) -> tuple[int, ...]:
+        """Decoder blocks whose outputs it wants, ascending."""
+        ...
+
+    @property
+    def block(self) -> int:
+        """Most candidates that it proposes at once."""
+        ...
+
+    def hear(self, states: Tensor, first: int) -> None:
+        """Take encoder states [rows, m, width] of the slots from `first` on."""
+        ...
+
+    def remember(self, features: Tensor, positions: Tensor, first: int) -> None:
+        """Take the taps [rows, n, taps * width] at absolute positions [rows, n]."""
+        ...
+
+    def draft(
+        self, slots: "Slots", first: int, last: int, reach: int, heard: int
+    ) -> tuple[Tensor, Tensor]:
+        """Candidates [rows, block] int64 and the logits [rows, block, vocabulary] behind them.
+
+        The token rules are applied to both.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """The device's side of the rows, by slot; allocated once.
+
+    lengths: cached positions. states: encoder states to hear. anchors: the newest emitted token.
+    emitted: tokens emitted so far. All int64 [slots], as are seeds; temperatures are float32.
+    """
+
+    cache: Cache
+    lengths: Tensor
+    states: Tensor
+    anchors: Tensor
+    emitted: Tensor
+    seeds: Tensor
+    temperatures: Tensor
+
+    @classmethod
+    def allocate(cls, whisper: Whisper, slots: int, block: int) -> "Slots":
+        """Room for `slots` utterances, and behind each context for a block that overshoots it."""
+        positions = whisper.decoder.positions
+        device = positions.device
+
+        def integers() -> Tensor:
+            return torch.zeros(slots, dtype=torch.int64, device=device)
+
+        return cls(
+            Cache.allocate(whisper.config, slots, device, positions.dtype, spare=block + 1),
+            integers(),
+            integers(),
+            integers(),
+            integers(),
+            integers(),
+            torch.zeros(slots, device=device),
+        )
+
+    def move(self, source: int, target: int) -> None:
+        """Copy slot `source` over slot `target`."""
+        self.cache.move(source, target)
+        for tensor in (
+            self.lengths,
+            self.states,
+            self.anchors,
+            self.emitted,
+            self.seeds,
+            self.temperatures,
+        ):
+            tensor[target] = tensor[source]
+
+    def reset(self, first: int, seeds: list[int], temperatures: list[float]) -> None:
+        """Begin transcripts in the slots from `first` on."""
+        last = first + len(seeds)
+        self.lengths[first:last] = 0
+        self.emitted[first:last] = 0
+        self.seeds[first:last] = torch.tensor(seeds, dtype=torch.int64)
+        self.temperatures[first:last] = torch.tensor(temperatures)
+
+
+class Phases:
+    """The target's phases over `slots`, and its drafter's, if it has one."""
+
+    def __init__(
+        self, whisper: Whisper, tokens: TokenTable, slots: Slots, drafter: Drafter | None
+    ) -> None:
+        device = slots.lengths.device
+        self._whisper = whisper
+        self._slots = slots
+        self._drafter = drafter
+        self._taps = () if drafter is None else drafter.taps
+        self._eot, self._sot, self._no_speech = tokens.eot, tokens.sot, tokens.no_speech
+        self._bias = tokens.bias(first=False).to(device)
+        self._first_bias = tokens.bias(first=True).to(device)
+        self._languages = torch.tensor(list(tokens.languages.values()), device=device)
+        count = len(slots.lengths)
+        block = 0 if drafter is None else drafter.block
+        self._drafted = torch.zeros(count, block, dtype=torch.int64, device=device)
+        shape = (count, block, tokens.vocabulary)
+        self._distribution = torch.zeros(shape, device=device)
+
+    def encode(self, mel: Tensor, *, first: int) -> None:
+        """Hear log-mel [rows, bins, 2 * states] in the slots from `first` on."""
+        states = self._whisper.encoder(mel)
+        last = first + len(mel)
+        self._whisper.decoder.write_cross(states, self._slots.cache.rows(first, last))
+        self._slots.states[first:last] = states.shape[1]
+        if self._drafter is not None:
+            self._drafter.hear(states, first)
+
+    def detect(self, *, first: int, last: int, heard: int) -> Tensor:
+        """Logits of the languages, [rows, languages] in the token table's order.
+
+        From a pass over the start token alone, which the prefill then overwrites.
+        """
+        start = torch.full((last - first, 1), self._sot, device=self._bias.device)
+        hidden, _ = self._pass(start, first, reach=1, heard=heard)
+        return self._whisper.decoder.logits(hidden[:, 0])[:, self._languages].float()
+
+    def prefill(
+        self,
+        tokens: Tensor,
+        openings: Tensor,
+        starts: Tensor,
+        candidates: Tensor,
+        counts: Tensor,
+        *,
+        first: int,
+        reach: int,
+        heard: int,
+        sampled: bool,
+    ) -> Tensor:
+        """Read openings, and verify a text behind them, in fresh slots from `first` on.
+
+        tokens: [rows, n] int64, each opening, its candidates, padding. openings: [rows], their
+        lengths. starts: [rows], where the start token stands. candidates: [rows, k], of which
+        counts [rows] count. Returns [rows, 1 + 2 * (k + 1) + 2]: the no-speech probability, then
+        as `verify`.
+        """
+        self._slots.lengths[first : first + len(tokens)] = 0
+        hidden, features = self._pass(tokens, first, reach, heard)
+        span = torch.arange(candidates.shape[1] + 1, device=tokens.device)
+        wanted = torch.cat((starts[:, None], openings[:, None] - 1 + span), 1)
+        wanted = wanted.clamp(max=tokens.shape[1] - 1)  # what lies behind is no candidate
+        rows = torch.arange(len(tokens), device=tokens.device)[:, None]
+        logits = self._whisper.decoder.logits(hidden[rows, wanted])
+        # Whisper reads the probability of silence where it would read the language.
+        silence = logits[:, 0].float().softmax(-1)[:, self._no_speech]
+        self._remember(features, first)
+        self._slots.lengths[first : first + len(tokens)] = openings - 1
+        verdict = self._judge(logits[:, 1:], candidates, counts, first, sampled=sampled)
+        return torch.cat((silence[:, None].double(), _packed(verdict)), 1)
+
+    def draft(self, *, rows: int, reach: int, heard: int, sampled: bool) -> None:
+        """Let the drafter propose for slots 0 … rows - 1; `verify` finds the result."""
+        assert self._drafter is not None
+        slots = self._slots
+        candidates, logits = self._drafter.draft(slots, 0, rows, reach, heard)
+        if sampled:
+            warm = warm_softmax(logits, slots.temperatures[:rows])
+            positions = slots.emitted[:rows, None] + torch.arange(
+                candidates.shape[1], device=candidates.device
+            )
+            drawn = sample(warm, uniform(slots.seeds[:rows, None], positions, DRAFT))
+            candidates = torch.where(slots.temperatures[:rows, None] > 0, drawn, candidates)
+            self._distribution[:rows].copy_(warm)
+        self._drafted[:rows].copy_(candidates)
+
+    def verify(
+        self,
+        candidates: Tensor,
+        counts: Tensor,
+        drafted: Tensor,
+        *,
+        reach: int,
+        heard: int,
+        sampled: bool,
+    ) -> Tensor:
+        """One target pass over the anchors and candidates of slots 0 … rows - 1.
+
+        candidates: [rows, k] int64 from the host; where drafted [rows] is true, the drafter's
+        first k stand in their place. counts: [rows], how many are proposed. Returns one tensor for
+        one transfer, [rows, 2 * (k + 1) + 2] float64: tokens, log-probabilities, how many tokens
+        were emitted, how many of those were candidates.
+        """
+        rows, k = candidates.shape
+        slots = self._slots
+        distribution = None
+        if self._drafter is not None and k:
+            own = self._drafted[:rows, :k]
+            candidates[:, : own.shape[1]] = torch.where(
+                drafted[:, None], own, candidates[:, : own.shape[1]]
+            )
+            distribution = self._distribution[:rows, :k] if sampled else None
+        block = torch.cat((slots.anchors[:rows, None], candidates), 1)
+        hidden, features = self._pass(block, 0, reach, heard)
+        logits = self._whisper.decoder.logits(hidden)
+        self._remember(features, 0)
+        verdict = self._judge(
+            logits, candidates, counts, 0, sampled=sampled, draft=distribution, drafted=drafted
+        )
+        return _packed(verdict)
+
+    def _pass(
+        self, tokens: Tensor, first: int, reach: int, heard: int
+    ) -> tuple[Tensor, Tensor | None]:
+        last = first + len(tokens)
+        slots = self._slots
+        hidden: tuple[Tensor, Tensor | None] = self._whisper.decoder(
+            tokens,
+            slots.lengths[first:last],
+            slots.states[first:last],
+            slots.cache.rows(first, last),
+            reach,
+            heard,
+            self._taps,
+        )
+        return hidden
+
+    def _remember(self, features: Tensor | None, first: int) -> None:
+        if self._drafter is None or features is None:
+            return
+        rows, n, _ = features.shape
+        lengths = self._slots.lengths[first : first + rows, None]
+        self._drafter.remember(features, lengths + torch.arange(n, device=features.device), first)
+
+    def _judge(
+        self,
+        logits: Tensor,
+        candidates: Tensor,
+        counts: Tensor,
+        first: int,
+        *,
+        sampled: bool,
+        draft: Tensor | None = None,
+        drafted: Tensor | None = None,
+    ) -> Verdict:
+        """Accept, and move the slots on: lengths, anchors, emitted."""
+        slots, last = self._slots, first + len(logits)
+        lengths, emitted = slots.lengths[first:last], slots.emitted[first:last]
+        opening = (emitted == 0)[:, None]
+        ruled = logits + self._bias
+        ruled[:, 0] = torch.where(opening, ruled[:, 0] + self._first_bias, ruled[:, 0])
+        verdict = accept(
+            ruled,
+            candidates,
+            counts,
+            slots.temperatures[first:last],
+            slots.seeds[first:last],
+            emitted,
+            eot=self._eot,
+            sampled=sampled,
+            draft=draft,
+            distributed=drafted,
+        )
+        # The cache keeps the old anchor and what was accepted; the newest token becomes the anchor.
+        # Slots that only fill a bucket up run on; they must stay inside the buffers.
+        lengths.copy_(
+            (lengths + verdict.emitted).clamp(max=self._whisper.config.max_target_positions)
+        )
+        slots.anchors[first:last] = verdict.tokens.gather(1, verdict.emitted[:, None] - 1)[:, 0]
+        emitted += verdict.emitted
+        return verdict
+
+
+def _packed(verdict: Verdict) -> Tensor:
+    counts = torch.stack((verdict.emitted, verdict.accepted), 1)
+    return torch.cat((verdict.tokens.double(), verdict.logprobs.double(), counts.double()), 1)

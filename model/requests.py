@@ -1,0 +1,104 @@
+"""What goes into the engine and what comes out: requests, hypotheses, failures."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.mel import SAMPLE_RATE
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Request:
+    """One utterance to recognise.
+
+    audio: float32 [samples], 16 kHz mono in [-1, 1]; at least two samples, at most 30 s.
+    language: a code; several to choose from; None to detect among all.
+    prompt: text that came before; the last 223 tokens of it count, as in Whisper.
+    temperature: 0 is greedy; above 0 samples from the target's distribution, reproducibly by seed.
+    fitted_window: encode the audio and 5 s of silence instead of Whisper's full 30 s.
+    previous: tokens of an earlier hypothesis of the same utterance: a draft, which costs nothing
+        but passes when it is wrong.
+    """
+
+    audio: NDArray[np.float32]
+    language: str | tuple[str, ...] | None = None
+    task: Literal["transcribe", "translate"] = "transcribe"
+    prompt: str = ""
+    temperature: float = 0.0
+    seed: int = 0
+    fitted_window: bool = False
+    previous: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hypothesis:
+    """What the target says of an utterance.
+
+    tokens: as emitted, the end of transcript included when it was reached.
+    language_probability: among the languages asked for; None when the language was given.
+    no_speech: probability of silence after the start token. mean_logprob: over `tokens`, natural.
+    rounds: target passes after prefill; proposed, accepted, reused: drafted tokens.
+    """
+
+    request: Request
+    text: str
+    tokens: tuple[int, ...]
+    language: str
+    language_probability: float | None
+    no_speech: float
+    mean_logprob: float
+    rounds: int
+    proposed: int = 0
+    accepted: int = 0
+    reused: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Failure:
+    """A request that could not be decoded; the others went on."""
+
+    request: Request
+    message: str
+
+
+def check(
+    request: Request,
+    *,
+    model: str,
+    languages: Collection[str],
+    multilingual: bool,
+    most_samples: int,
+) -> None:
+    """Raises ValueError, in words for the client, for a request that `model` cannot serve."""
+    unknown = sorted(set(as_tuple(request.language)) - set(languages))
+    if unknown:
+        raise ValueError(
+            f"the model {model} does not know the language {', '.join(unknown)}; "
+            f"it knows {', '.join(sorted(languages))}"
+        )
+    if request.task not in ("transcribe", "translate"):
+        raise ValueError(f"task is transcribe or translate, not {request.task!r}")
+    if request.task == "translate" and not multilingual:
+        raise ValueError(f"the model {model} knows English only and cannot translate")
+    if not 0.0 <= request.temperature <= 2.0:  # NaN fails, too
+        raise ValueError(f"temperature lies in 0 … 2, not {request.temperature}")
+    if not -(2**63) <= request.seed < 2**63:
+        raise ValueError("seed is a 64-bit integer")
+    audio = request.audio
+    if audio.ndim != 1 or audio.dtype != np.float32 or not 2 <= len(audio) <= most_samples:
+        raise ValueError(
+            f"an utterance is 2 to {most_samples} float32 samples at {SAMPLE_RATE} Hz, "
+            f"not {audio.dtype} {list(audio.shape)}"
+        )
+    if not np.isfinite(audio).all():
+        raise ValueError("the utterance holds NaN or infinite samples")
+
+
+def as_tuple(language: str | Sequence[str] | None) -> tuple[str, ...]:
+    """The languages asked for, each once; none means any."""
+    if language is None:
+        return ()
+    return (language,) if isinstance(language, str) else tuple(dict.fromkeys(language))

@@ -1,0 +1,291 @@
+"""Rows in, what the target says of them out: the bridge from the host's lists to the phases' tensors.
+
+Knows batches, shapes and graphs. With static shapes (as graphs need them) batches are padded to
+buckets, and new rows are prefilled behind the slots and moved to theirs; otherwise everything has
+the size it has. Which row proposes what, and what becomes of it, is not decided here.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import chain, product
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from model.drafter import SlotDrafter, Trained
+from model.graphs import Graphs
+from model.load import Checkpoint
+from model.measure import median_seconds
+from model.mel import SAMPLE_RATE, SAMPLES_PER_STATE, LogMel
+from model.pace import Pace
+from model.phases import Phases, Slots
+from model.requests import Request, as_tuple
+from model.rows import Proposal, Row
+from model.whisper import Whisper
+
+# A fitted window ends this long after the audio: with less, Whisper loops (3 of 50 test-other
+# utterances at 2 or 3 s, none at 5 s). Windows are rounded up to a multiple of it.
+_WINDOW_STEP = 5 * SAMPLE_RATE // SAMPLES_PER_STATE  # encoder states
+_REACH_STEP = 64  # cached positions: attention looks at a multiple of this many
+BUCKETS = (1, 2, 4, 8, 16, 32, 64, 96)  # batch sizes with static shapes
+STAGED = 8  # rows prefilled at once with static shapes
+_OPENINGS = (8, 240)  # tokens of an opening with static shapes: without and with a prompt
+_TEXTS = (0, 64, 224)  # tokens of a text verified behind it
+
+T = TypeVar("T")
+Facts = list[float]  # of one row: tokens, log-probabilities, emitted, accepted (`Phases.verify`)
+
+
+class Runner:
+    """The target and its drafter over slots. Arguments as for `Engine`."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        *,
+        device: torch.device,
+        slots: int,
+        drafter: Trained | None,
+        block: int,
+        static: bool,
+    ) -> None:
+        config = checkpoint.config
+        on_cpu = device.type == "cpu"
+        dtype = torch.float32 if on_cpu else torch.float16
+        self.whisper = Whisper.from_weights(
+            config, checkpoint.weights, device, dtype, packed=on_cpu
+        )
+        self.tokens = checkpoint.tokens
+        self.block = block
+        self.context = int(config.max_target_positions)
+        self.window = int(config.max_source_positions)
+        self.graphs = Graphs(device)
+        self._device = device
+        self.static = static
+        self._stage = slots  # where new rows are prefilled with static shapes
+        room = slots + (STAGED if static else 0)
+        self.state = Slots.allocate(self.whisper, room, block)
+        self.drafter: SlotDrafter | None = None
+        self._acceptance: tuple[float, ...] = ()
+        if drafter is not None:
+            bias = self.tokens.bias(first=False).to(device)
+            self.drafter = SlotDrafter(drafter.network, self.whisper, bias, room, packed=on_cpu)
+            self._acceptance = drafter.acceptance
+        self._mel = LogMel(config.num_mel_bins).to(device)
+        self._phases = Phases(self.whisper, self.tokens, self.state, self.drafter)
+
+    def states(self, request: Request) -> int:
+        """Encoder states that the request is decoded with."""
+        if not request.fitted_window:
+            return self.window
+        heard = -(-len(request.audio) // SAMPLES_PER_STATE)
+        return min(self.window, (-(-heard // _WINDOW_STEP) + 1) * _WINDOW_STEP)
+
+    def hear(self, rows: list[Row], slot: int, states: int) -> None:
+        """Encode the audio of `rows`, which share a window and take the slots from `slot` on.
+
+        Fills in each row's language and opening.
+        """
+        first = self._stage if self.static else slot
+        batch = self._filled(rows)
+        mel = self._mel([row.request.audio for row in batch], states)
+        self.graphs.call(
+            self._phases.encode, {"mel": mel.to(self.state.cache.self_keys.dtype)}, first=first
+        )
+        requests = [row.request for row in batch]
+        self.state.reset(first, [r.seed for r in requests], [r.temperature for r in requests])
+        self._detect_languages(batch, first, states)
+        for row in rows:
+            row.open(self.tokens, self.context)
+
+    def open(
+        self, rows: list[Row], proposals: list[Proposal], slot: int, states: int
+    ) -> list[Facts]:
+        """Read the openings of rows just heard, and verify the texts proposed behind them.
+
+        Fills in each row's no-speech probability.
+        """
+        first = self._stage if self.static else slot
+        batch, texts = self._filled(rows), self._filled([p.text for p in proposals])
+        opening, text = max(len(row.opening) for row in batch), max(map(len, texts))
+        if self.static:
+            opening, text = _ceiling(opening, _OPENINGS), _ceiling(text, _TEXTS)
+        # Wide enough for the longest text behind the longest opening; padding, too, has positions.
+        width = min(opening + text, int(self.state.cache.self_keys.shape[3]))
+        blocks = [row.opening + tokens for row, tokens in zip(batch, texts, strict=True)]
+        packed = self._facts(
+            self._phases.prefill,
+            {
+                "tokens": self._padded(blocks, width),
+                "openings": self._tensor([len(row.opening) for row in batch]),
+                "starts": self._tensor([row.opening.index(self.tokens.sot) for row in batch]),
+                "candidates": self._padded(texts, text),
+                "counts": self._tensor([len(tokens) for tokens in texts]),
+            },
+            first=first,
+            reach=self._reach(width),
+            heard=self._heard(states),
+            sampled=any(row.sampled for row in batch),
+        )
+        if self.static:
+            for index in range(len(rows)):
+                self.move(first + index, slot + index)
+        facts = []
+        for row, (silence, *rest) in zip(rows, packed, strict=False):
+            row.no_speech = silence
+            facts.append(rest)
+        return facts
+
+    def round(self, rows: list[Row], proposals: list[Proposal]) -> list[Facts]:
+        """One target pass over the rows in slots 0, 1, 2 …, the drafter's pass before it."""
+        count = self.bucket(len(rows))
+        sampled = any(row.sampled for row in rows)
+        longest = max(row.position + p.count for row, p in zip(rows, proposals, strict=True)) + 1
+        reach = self._reach(longest)
+        heard = self._heard(max(self.states(row.request) for row in rows))
+        if any(p.drafted for p in proposals):
+            self._draft(count, reach=reach, heard=heard, sampled=sampled)
+        k = max(p.count for p in proposals)
+        if self.static and k:
+            k = self.block
+        idle = [Proposal()] * (count - len(rows))
+        facts = self._verify(proposals + idle, k, reach=reach, heard=heard, sampled=sampled)
+        return facts[: len(rows)]
+
+    def move(self, source: int, target: int) -> None:
+        """Copy everything of slot `source` over slot `target`."""
+        self.state.move(source, target)
+        if self.drafter is not None:
+            self.drafter.move(source, target)
+
+    def give_up_drafter(self) -> bool:
+        """Free the drafter's memory. False if there was none left to free."""
+        had = self.drafter is not None
+        self.drafter = None
+        self._phases = Phases(self.whisper, self.tokens, self.state, None)
+        return had
+
+    def bucket(self, rows: int) -> int:
+        """The batch size in which `rows` rows are computed."""
+        return _ceiling(rows, BUCKETS) if self.static else rows
+
+    @torch.inference_mode()
+    def capture(self, slots: int) -> None:
+        """Run every phase in every static shape, largest first; with graphs, capture and seal them.
+
+        Leaves no row behind.
+        """
+        assert self.static
+        shapes = {"reach": self._reach(0), "heard": self.window}
+        for rows in [b for b in reversed(BUCKETS) if b <= self.bucket(slots)]:
+            for sampled in (False, True):
+                if self.drafter is not None:
+                    self._draft(rows, **shapes, sampled=sampled)
+                for k in {0, self.block}:
+                    self._verify([Proposal()] * rows, k, **shapes, sampled=sampled)
+        silence = np.zeros(2, np.float32)
+        for count in [b for b in reversed(BUCKETS) if b <= STAGED]:
+            for states in range(self.window, 0, -_WINDOW_STEP):
+                row = Row(Request(silence), next(iter(self.tokens.languages), "en"))
+                self.hear([row] * count, 0, states)
+            if self.tokens.languages:
+                self._detect_languages([Row(Request(silence), None)] * count, self._stage, 1)
+            for opening, text in product(_OPENINGS, _TEXTS):
+                for temperature in (0.0, 1.0):
+                    row = Row(Request(silence, temperature=temperature), "en")
+                    row.open(self.tokens, self.context)
+                    longest = min(opening, self.context // 2 + len(row.opening))
+                    row.opening = row.opening[:1] * (longest - len(row.opening)) + row.opening
+                    draft = Proposal([0] * min(text, row.budget - 1))
+                    self.open([row] * count, [draft] * count, 0, self.window)
+        self.graphs.seal()
+
+    @torch.inference_mode()
+    def measured_pace(self, slots: int) -> Pace:
+        """Times of plain and of drafted rounds on this machine, over slots that hold nothing."""
+        shapes = {"reach": self._reach(2 * _REACH_STEP), "heard": self.window}
+        blocks = sorted({0, self.block, *(k for k in (1, 2, 4) if k < self.block)})
+        verify: dict[int, dict[int, float]] = {}
+        draft: dict[int, float] = {}
+        for rows in [bucket for bucket in BUCKETS if bucket <= _ceiling(slots, BUCKETS)]:
+            self.state.lengths[:rows] = 1
+            draft[rows] = median_seconds(partial(self._draft, rows, **shapes, sampled=False))
+            idle = [Proposal()] * rows
+            verify[rows] = {
+                k: median_seconds(partial(self._verify, idle, k, **shapes, sampled=False))
+                for k in blocks
+            }
+        return Pace(verify, draft, self._acceptance)
+
+    def _detect_languages(self, batch: list[Row], first: int, states: int) -> None:
+        """Fill in the language of the rows that have none."""
+        if all(row.language is not None for row in batch):
+            return
+        logits = self.graphs.call(
+            self._phases.detect, {}, first=first, last=first + len(batch), heard=self._heard(states)
+        )
+        assert logits is not None
+        known = list(self.tokens.languages)
+        for row, scores in zip(batch, logits.cpu(), strict=True):
+            if row.language is None:
+                among = [known.index(code) for code in as_tuple(row.request.language) or known]
+                probabilities = scores[among].softmax(-1)
+                best = int(probabilities.argmax())
+                row.language = known[among[best]]
+                row.language_probability = float(probabilities[best])
+
+    def _draft(self, rows: int, *, reach: int, heard: int, sampled: bool) -> None:
+        self.graphs.call(
+            self._phases.draft, {}, rows=rows, reach=reach, heard=heard, sampled=sampled
+        )
+
+    def _verify(
+        self, proposals: list[Proposal], k: int, *, reach: int, heard: int, sampled: bool
+    ) -> list[Facts]:
+        return self._facts(
+            self._phases.verify,
+            {
+                "candidates": self._padded([p.text for p in proposals], k),
+                "counts": self._tensor([p.count for p in proposals]),
+                "drafted": self._tensor([p.drafted for p in proposals]) > 0,
+            },
+            reach=reach,
+            heard=heard,
+            sampled=sampled,
+        )
+
+    def _facts(
+        self, phase: Callable[..., Tensor], tensors: dict[str, Tensor], **constants: int | bool
+    ) -> list[Facts]:
+        """The one device-to-host read of a pass."""
+        packed = self.graphs.call(phase, tensors, **constants)
+        assert packed is not None
+        facts: list[Facts] = packed.tolist()
+        return facts
+
+    def _filled(self, items: list[T]) -> list[T]:
+        """Copies of the last item fill a bucket up."""
+        return items + [items[-1]] * (self.bucket(len(items)) - len(items))
+
+    def _reach(self, longest: int) -> int:
+        """Cached positions that attention looks at: `longest`, rounded up."""
+        most = int(self.state.cache.self_keys.shape[3])
+        return most if self.static else min(-(-longest // _REACH_STEP) * _REACH_STEP, most)
+
+    def _heard(self, states: int) -> int:
+        """Encoder states that attention looks at."""
+        return self.window if self.static else states
+
+    def _tensor(self, numbers: list[int]) -> Tensor:
+        return torch.tensor(numbers, dtype=torch.int64, device=self._device)
+
+    def _padded(self, lists: list[list[int]], width: int) -> Tensor:
+        padded = [numbers + [self.tokens.eot] * (width - len(numbers)) for numbers in lists]
+        return self._tensor(list(chain.from_iterable(padded))).view(len(lists), width)
+
+
+def _ceiling(number: int, steps: Sequence[int]) -> int:
+    """The least of the ascending `steps` that is not below `number`."""
+    return next(step for step in steps if step >= number)

@@ -1,0 +1,244 @@
+"""Exactness with genuine weights: does speculation change a token, or a distribution?
+
+    python -m tests.bench_exact [tokens] [sampling] [--model base] [--files N]
+
+tokens: every proposer, block and batch size, in random order of arrival, against plain decoding of
+the same recordings one at a time; counts mismatching tokens. sampling: the first three tokens of one
+utterance, drawn speculatively from a drafter's distribution and drawn plainly, compared by a
+chi-square test. Each section replaces its part of docs/exactness.json.
+"""
+
+import argparse
+import json
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from model.decode import DRAFT, accept, sample, uniform, warm_softmax
+from model.engine import Engine
+from model.load import load
+from model.proposers import Proposer, Reuse
+from model.requests import Hypothesis, Request
+from tests.audio import recordings
+from tests.oracles import Adversary, Guesser, Oracle
+
+RESULTS = Path(__file__).resolve().parent.parent / "docs" / "exactness.json"
+BLOCKS = (1, 2, 4, 8)
+SLOTS = (1, 2, 4, 8, 16)
+DRAWS = 2_000
+FIRST = 3  # tokens of each draw
+
+
+def tokens(model: str, files: int) -> dict[str, Any]:
+    """Mismatching tokens over every combination."""
+    checkpoint = load(model)
+    every = [one for one in recordings(language="en") if one.seconds <= 30]
+    chosen = every[:: max(len(every) // files, 1)][:files]
+    requests = [Request(one.audio()[: 30 * 16_000], language="en") for one in chosen]
+    plain = {
+        request: one.tokens
+        for request, one in zip(
+            requests,
+            Engine(checkpoint, slots=1, proposer=lambda _: None).transcribe(requests),
+            strict=True,
+        )
+    }
+    eot = checkpoint.tokens.eot
+    proposers: dict[str, Callable[[Request], Proposer | None]] = {
+        "none": lambda _: None,
+        "oracle": lambda request: Oracle(plain[request], acceptance=0.575),
+        "random": lambda _: Guesser(eot),
+        "adversarial": lambda request: Adversary(plain[request], eot),
+        "reuse": lambda request: Reuse(plain[requests[requests.index(request) - 1]]),
+    }
+    compared = mismatches = utterances = 0
+    for slots in SLOTS:
+        engine = Engine(checkpoint, slots=slots)
+        for name, proposer in proposers.items():
+            for block in BLOCKS if name != "none" else (0,):
+                engine.runner.block, engine._proposer = block, proposer
+                for one in shuffled(engine, requests, f"{name} {block} {slots}"):
+                    wanted = plain[one.request]
+                    utterances += 1
+                    compared += len(wanted)
+                    mismatches += sum(
+                        a != b for a, b in zip(one.tokens, wanted, strict=False)
+                    ) + abs(len(one.tokens) - len(wanted))
+                print(name, block, slots, "mismatches so far:", mismatches, flush=True)
+    return {
+        "files": len(requests),
+        "proposers": list(proposers),
+        "blocks": [0, *BLOCKS],
+        "slots": list(SLOTS),
+        "utterances_compared": utterances,
+        "tokens_compared": compared,
+        "mismatching_tokens": mismatches,
+    }
+
+
+def shuffled(engine: Engine, requests: list[Request], seed: str) -> list[Hypothesis]:
+    """All decoded, arriving at random while others are under way."""
+    order = random.Random(seed)
+    waiting, results = order.sample(requests, k=len(requests)), []
+    while waiting or engine.occupied:
+        while waiting and engine.occupied < engine.slots and order.random() < 0.7:
+            engine.admit(waiting.pop())
+        for one in engine.step():
+            assert isinstance(one, Hypothesis)
+            results.append(one)
+    return results
+
+
+class Chain:
+    """The target's law of the next token after each beginning of one utterance, cached."""
+
+    def __init__(self, model: str, audio: np.ndarray[Any, np.dtype[np.float32]]) -> None:
+        self._engine = Engine(load(model), slots=1)
+        runner = self._engine.runner
+        self._tokens = runner.tokens
+        mel = runner._mel([audio], runner.window)
+        with torch.inference_mode():
+            runner._phases.encode(mel, first=0)
+        self._opening = self._tokens.opening([], "en", "transcribe")
+        self._known: dict[tuple[int, ...], torch.Tensor] = {}
+
+    @torch.inference_mode()
+    def logits(self, said: tuple[int, ...]) -> torch.Tensor:
+        """[vocabulary], with the token rules applied."""
+        if said not in self._known:
+            runner = self._engine.runner
+            text = torch.tensor([[*self._opening, *said]])
+            hidden, _ = runner.whisper.decoder(
+                text,
+                torch.zeros(1, dtype=torch.int64),
+                torch.tensor([runner.window]),
+                runner.state.cache.rows(0, 1),
+                64,
+                runner.window,
+            )
+            bias = self._tokens.bias(first=not said)
+            self._known[said] = runner.whisper.decoder.logits(hidden[0, -1]) + bias
+        return self._known[said]
+
+
+def sampling(model: str, _files: int) -> dict[str, Any]:
+    """Chi-square p-values at two temperatures, for two drafters: a noisy target and a narrow one."""
+    audio = recordings(under="ami_meetings")[1].audio()[: 6 * 16_000]
+    chain = Chain(model, audio)
+    rows = []
+    for temperature in (0.4, 1.0):
+        plain = draw(chain, temperature, k=0, narrow=False, seeds=range(DRAWS))
+        for narrow in (False, True):
+            speculative = draw(
+                chain, temperature, k=4, narrow=narrow, seeds=range(DRAWS, 2 * DRAWS)
+            )
+            p, outcomes, alpha = compare(plain, speculative)
+            rows.append(
+                {
+                    "temperature": temperature,
+                    "drafter": "narrow" if narrow else "noisy",
+                    "draws": DRAWS,
+                    "outcomes": outcomes,
+                    "p_value": p,
+                    "accepted_share": alpha,
+                }
+            )
+            print(rows[-1], flush=True)
+    return {"tokens": FIRST, "rows": rows}
+
+
+Drawn = list[tuple[tuple[int, ...], int, int]]  # text, proposed, accepted
+
+
+def draw(chain: Chain, temperature: float, *, k: int, narrow: bool, seeds: range) -> Drawn:
+    """Texts of FIRST tokens; with k > 0 by the engine's rejection rule."""
+    results: Drawn = []
+    heat = torch.tensor([temperature])
+    for seed in seeds:
+        said: tuple[int, ...] = ()
+        proposed = accepted = 0
+        key = torch.tensor([seed])
+        while len(said) < FIRST:
+            context, laws, block = said, [], []
+            for slot in range(k):
+                law = warm_softmax(drafted(chain, context, narrow=narrow)[None, None], heat)[0, 0]
+                token = int(
+                    sample(law[None], uniform(key, torch.tensor([len(said) + slot]), DRAFT))
+                )
+                laws.append(law)
+                block.append(token)
+                context = (*context, token)
+            target = [chain.logits((*said, *block[:slot])) for slot in range(k + 1)]
+            verdict = accept(
+                torch.stack(target)[None],
+                torch.tensor([block], dtype=torch.int64).view(1, k),
+                torch.tensor([k]),
+                heat,
+                key,
+                torch.tensor([len(said)]),
+                eot=-1,
+                sampled=True,
+                draft=torch.stack(laws)[None] if laws else None,
+                distributed=torch.tensor([k > 0]),
+            )
+            count = int(verdict.emitted[0])
+            said = (*said, *verdict.tokens[0, :count].tolist())
+            proposed += k
+            accepted += int(verdict.accepted[0])
+        results.append((said[:FIRST], proposed, accepted))
+    return results
+
+
+def drafted(chain: Chain, said: tuple[int, ...], *, narrow: bool) -> torch.Tensor:
+    """A drafter's logits: the target's with fixed noise, or its 20 best tokens alone."""
+    logits = chain.logits(said)
+    if narrow:
+        best = logits.topk(20).indices
+        cut = torch.full_like(logits, -torch.inf)
+        cut[best] = logits[best] * 0.7
+        return cut
+    noise = torch.randn(len(logits), generator=torch.Generator().manual_seed(hash(said) % 2**31))
+    return logits + noise
+
+
+def compare(plain: Drawn, speculative: Drawn) -> tuple[float, int, float]:
+    """p-value of a two-sample chi-square test; outcomes seen fewer than ten times are one."""
+    counts = [Counter(text for text, _, _ in drawn) for drawn in (plain, speculative)]
+    common = [text for text, n in (counts[0] + counts[1]).items() if n >= 10]
+    table = np.array(
+        [[c[t] for t in common] + [sum(c.values()) - sum(c[t] for t in common)] for c in counts],
+        dtype=float,
+    )
+    table = table[:, table.sum(0) > 0]
+    expected = table.sum(1, keepdims=True) * table.sum(0, keepdims=True) / table.sum()
+    chi2 = float(((table - expected) ** 2 / expected).sum())
+    freedom = table.shape[1] - 1
+    p = float(torch.special.gammaincc(torch.tensor(freedom / 2.0), torch.tensor(chi2 / 2.0)))
+    proposed = sum(n for _, n, _ in speculative)
+    return p, table.shape[1], sum(n for _, _, n in speculative) / max(proposed, 1)
+
+
+SECTIONS = {"tokens": tokens, "sampling": sampling}
+
+
+def main() -> None:
+    """Run the sections named on the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sections", nargs="*", default=list(SECTIONS))
+    parser.add_argument("--model", default="base")
+    parser.add_argument("--files", type=int, default=12)
+    args = parser.parse_args()
+    for section in args.sections:
+        found = SECTIONS[section](args.model, args.files)
+        results = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
+        results.setdefault(args.model, {})[section] = found
+        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from model.drafter import (
+    Architecture,
+    ParallelDrafter,
+    SlotDrafter,
+    from_target,
+    load_drafter,
+    rotate,
+    save_drafter,
+    spread_taps,
+)
+from model.load import ModelError
+from model.phases import Slots
+from model.whisper import Whisper
+from tests.tiny import tiny_checkpoint
+
+CHECKPOINT = tiny_checkpoint()
+CPU = torch.device("cpu")
+
+
+def target() -> Whisper:
+    return Whisper.from_weights(CHECKPOINT.config, CHECKPOINT.weights, CPU, torch.float32)
+
+
+def network(vocabulary: tuple[int, ...] | None = None) -> ParallelDrafter:
+    torch.manual_seed(1)
+    return from_target(target(), Architecture(2, 4, (0, 1), vocabulary), blocks=(0, 1))
+
+
+@pytest.mark.parametrize(
+    ("blocks", "taps"),
+    [
+        (32, (1, 8, 15, 22, 29)),
+        (12, (1, 3, 5, 7, 9)),
+        (6, (0, 1, 2, 4, 5)),
+        (4, (0, 1, 2, 3)),
+        (2, (0, 1)),
+    ],
+)
+def test_taps_are_spread_as_in_the_paper(blocks: int, taps: tuple[int, ...]) -> None:
+    assert spread_taps(blocks) == taps
+
+
+def test_rotation_shows_distance_alone() -> None:
+    """RoPE: products of rotated vectors depend on the difference of their positions."""
+    q, k = torch.randn(1, 1, 1, 16), torch.randn(1, 1, 1, 16)
+
+    def product(a: int, b: int) -> torch.Tensor:
+        return (rotate(q, torch.tensor([[a]])) * rotate(k, torch.tensor([[b]]))).sum()
+
+    assert torch.allclose(product(3, 1), product(43, 41), atol=1e-4)
+    assert not torch.allclose(product(3, 1), product(4, 1), atol=1e-3)
+
+
+class Stage:
+    """One utterance in slot 0, heard and remembered in pieces."""
+
+    def __init__(self, pieces: list[int], vocabulary: tuple[int, ...] | None = None) -> None:
+        self.whisper = target()
+        bias = CHECKPOINT.tokens.bias(first=False)
+        self.slots = Slots.allocate(self.whisper, 2, block=4)
+        self.drafter = SlotDrafter(network(vocabulary), self.whisper, bias, 2, packed=False)
+        generator = torch.Generator().manual_seed(2)
+        features = torch.randn(1, sum(pieces), 64, generator=generator)
+        self.drafter.hear(torch.randn(1, 100, 32, generator=generator), 0)
+        done = 0
+        for piece in pieces:
+            positions = torch.arange(done, done + piece)[None]
+            self.drafter.remember(features[:, done : done + piece], positions, 0)
+            done += piece
+        self.slots.lengths[0], self.slots.states[0], self.slots.anchors[0] = done, 100, 5
+
+    @torch.inference_mode()
+    def draft(self) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.drafter.draft(self.slots, 0, 1, 64, 100)
+
+
+@pytest.mark.parametrize("pieces", [[6], [1, 2, 3], [2, 4]])
+def test_cached_history_is_the_history(pieces: list[int]) -> None:
+    """Remembered at once or round by round: the same proposals."""
+    whole, parts = Stage([6]).draft(), Stage(pieces).draft()
+    assert torch.equal(whole[0], parts[0])
+    assert torch.allclose(whole[1], parts[1], atol=1e-3)
+
+
+def test_rejected_positions_are_not_seen() -> None:
+    """What was remembered at or behind the anchor's position has no influence."""
+    stage = Stage([6])
+    before = stage.draft()[1].clone()
+    stage.drafter.remember(torch.randn(1, 3, 64) * 9, torch.tensor([[6, 7, 8]]), 0)
+    assert torch.equal(stage.draft()[1], before)
+    stage.drafter.remember(torch.randn(1, 1, 64) * 9, torch.tensor([[5]]), 0)
+    assert not torch.allclose(stage.draft()[1], before, atol=1e-3)
+
+
+def test_both_memories_matter() -> None:
+    """Other audio or another anchor gives other logits."""
+    stage = Stage([6])
+    before = stage.draft()[1].clone()
+    stage.slots.anchors[0] = 6
+    assert not torch.allclose(stage.draft()[1], before, atol=1e-3)
+    stage.slots.anchors[0] = 5
+    stage.drafter.hear(torch.randn(1, 100, 32), 0)
+    assert not torch.allclose(stage.draft()[1], before, atol=1e-3)
+
+
+def test_a_moved_slot_drafts_the_same() -> None:
+    stage = Stage([6])
+    candidates, logits = stage.draft()
+    stage.slots.move(0, 1)
+    stage.drafter.move(0, 1)
+    with torch.inference_mode():
+        again = stage.drafter.draft(stage.slots, 1, 2, 64, 100)
+    assert torch.equal(again[0], candidates)
+    assert torch.equal(again[1], logits)
+
+
+def test_a_cut_vocabulary_proposes_nothing_else() -> None:
+    """Logits are -inf elsewhere and the same inside; suppressed tokens stay out."""
+    vocabulary = (1, 5, 9, 100, 256)
+    whole, cut = Stage([6]).draft()[1], Stage([6], vocabulary).draft()
+    assert set(cut[0].flatten().tolist()) <= set(vocabulary)
+    inside = list(vocabulary)
+    assert torch.allclose(cut[1][..., inside], whole[..., inside], atol=1e-5)
+    outside = torch.ones(whole.shape[-1], dtype=torch.bool)
+    outside[inside] = False
+    assert (cut[1][..., outside] == -torch.inf).all()
+    assert (cut[1][..., 1] == -torch.inf).all()  # suppressed in this checkpoint
+
+
+def test_a_fresh_drafter_begins_as_the_target() -> None:
+    """Its layers are copies of the target's blocks: training starts from what works."""
+    fresh, whisper = network(), target()
+    for layer, block in zip(fresh.layers, whisper.decoder.layers, strict=True):
+        for mine, theirs in zip(
+            layer.state_dict().values(), block.state_dict().values(), strict=True
+        ):
+            assert torch.equal(mine, theirs)
+
+
+def test_a_file_gives_the_same_drafter(tmp_path: Path) -> None:
+    """Weights, architecture and acceptance survive; the name is the file's."""
+    for vocabulary in (None, (1, 5, 9)):
+        saved = network(vocabulary)
+        path = tmp_path / "swift.safetensors"
+        shares = (0.9, 0.7, 0.5, 0.3)
+        save_drafter(path, saved, target=CHECKPOINT.fingerprint, acceptance=shares)
+        read = load_drafter(path, CHECKPOINT)
+        assert (read.name, read.acceptance) == ("swift", shares)
+        assert read.network.architecture == saved.architecture
+        for name, tensor in saved.state_dict().items():
+            assert torch.equal(read.network.state_dict()[name], tensor)
+
+
+def test_another_targets_drafter_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "d.safetensors"
+    save_drafter(path, network(), target=tiny_checkpoint(seed=9).fingerprint, acceptance=[0.5] * 4)
+    with pytest.raises(ModelError, match="made for another target than tiny-random"):
+        load_drafter(path, CHECKPOINT)
+
+
+def test_damaged_drafters_are_refused_in_words(tmp_path: Path) -> None:
+    path = tmp_path / "d.safetensors"
+    with pytest.raises(ModelError, match="cannot be read"):
+        load_drafter(path, CHECKPOINT)
+    path.write_bytes(b"nonsense")
+    with pytest.raises(ModelError, match="cannot be read"):
+        load_drafter(path, CHECKPOINT)
+    facts = {"target": CHECKPOINT.fingerprint, "architecture": "{}", "acceptance": "[]"}
+    save_file({"x": torch.ones(1)}, path, metadata=facts)
+    with pytest.raises(ModelError, match=re.escape("is not what it says")):
+        load_drafter(path, CHECKPOINT)

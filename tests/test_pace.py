@@ -1,0 +1,62 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.pace import Pace
+
+VERIFY = {1: {0: 20.0, 1: 21.0, 2: 22.0, 4: 24.0, 8: 27.0}, 8: {0: 30.0, 8: 90.0}}
+DRAFT = {1: 2.0, 8: 10.0}
+
+
+def pace(share: float) -> Pace:
+    return Pace(VERIFY, DRAFT, [share] * 8)
+
+
+def test_a_good_drafter_gets_long_blocks_and_a_bad_one_none() -> None:
+    """Expected tokens over measured time decide, for each number of rows."""
+    assert pace(0.95).choose(1) == 8
+    assert 0 < pace(0.5).choose(1) < 8
+    assert pace(0.02).choose(1) == 0
+    # A batch of eight leaves less idle capacity: the same drafter no longer pays.
+    assert pace(0.5).choose(8) == 0
+
+
+def test_rows_between_two_measured_counts_take_the_larger() -> None:
+    assert pace(0.5).choose(5) == pace(0.5).choose(8)
+
+
+def test_acceptance_is_learned_and_recovers() -> None:
+    """Nothing accepted: plain passes, but for a probe now and then; accepted again: blocks again."""
+    learner = pace(0.9)
+    for _ in range(400):
+        learner.learn(8, 0)
+    choices = []
+    for _ in range(200):
+        k = learner.choose(1)
+        choices.append(k)
+        if k:
+            learner.learn(k, 0)
+    probes = [k for k in choices if k]
+    extra = sum(VERIFY[1][k] + DRAFT[1] - VERIFY[1][0] for k in probes)
+    assert extra <= 0.03 * len(choices) * VERIFY[1][0], "more than 3 % slower than plain passes"
+    assert probes, "never tried again"
+    for _ in range(20_000):
+        k = learner.choose(1)
+        if k:
+            learner.learn(k, k)
+    assert learner.choose(1) >= 4
+
+
+@given(st.lists(st.tuples(st.integers(1, 8), st.integers(0, 8)), max_size=60))
+def test_any_history_gives_a_measured_choice(history: list[tuple[int, int]]) -> None:
+    learner = pace(0.5)
+    for proposed, accepted in history:
+        learner.learn(proposed, min(accepted, proposed))
+        assert learner.choose(1) in VERIFY[1]
+        assert learner.choose(8) in VERIFY[8]
+
+
+@pytest.mark.parametrize("rows", [9, 100])
+def test_more_rows_than_measured_are_our_own_mistake(rows: int) -> None:
+    with pytest.raises(ValueError, match=r"min|empty"):
+        pace(0.5).choose(rows)
