@@ -12,10 +12,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from model.engine import Engine, Request
+from model.engine import Engine
 from model.load import Checkpoint, load
+from model.reference import as_transformers
+from model.requests import Request
 from tests.audio import recordings
-from tests.corpus import as_transformers, greedy_reference
+from tests.corpus import greedy_reference
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "parity.json"
 

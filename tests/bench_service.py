@@ -25,12 +25,14 @@ import torch
 from clients.captioning import Interrupt
 from clients.demo import DAEMON, READY_S, Running, running_daemon
 from daemon.serve import physical_cores
-from model.engine import Request, load
+from model.requests import Request
+from model.start import start
+from model.words import normalised, word_errors
 from streaming.protocol import SAMPLE_RATE, Final
 from streaming.segmenter import Settings
 from tests.audio import Recording, recordings
 from tests.bench_stream import Take, measured_load, stream
-from tests.bench_words import Alignment, normalised, word_errors
+from tests.bench_words import Alignment
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "service.json"
 TEST_OTHER = "librispeech_testother_resemblyzer/"
@@ -87,7 +89,7 @@ async def daemon(model: str) -> AsyncIterator[Running]:
 
 def offline(model: str, files: Sequence[Recording]) -> list[str]:
     """Each file decoded by the engine in this process, whole and alone."""
-    engine = load(model, device="cpu", threads=physical_cores())
+    engine = start(model, device="cpu", threads=physical_cores())
     engine.warm_up()
     texts = []
     for number, one in enumerate(files, 1):

@@ -10,11 +10,14 @@ import torch
 from torch import Tensor
 from transformers import WhisperFeatureExtractor, WhisperForConditionalGeneration
 
-from model.engine import Engine, Request
+from model.engine import Engine
 from model.load import PACKAGES, Checkpoint, load
+from model.mel import LogMel
+from model.reference import as_transformers
+from model.requests import Request
 from model.whisper import Cache, Whisper
 from tests.audio import needs_audio, recordings
-from tests.corpus import as_transformers, greedy_reference, opened_like
+from tests.corpus import greedy_reference, opened_like
 
 pytestmark = [
     pytest.mark.real,
@@ -56,7 +59,7 @@ def logits_along(name: str, tokens: Tensor, features: Tensor, whisper: Whisper) 
     slot = Cache.allocate(checkpoint(name).config, 1, torch.device("cpu"), dtype)
     whisper.decoder.write_cross(whisper.encoder(features.to(dtype)), slot)
     zero, heard = torch.zeros(1, dtype=torch.int64), torch.tensor([1500])
-    return whisper.decoder.logits(whisper.decoder(tokens, zero, heard, slot, 128, 1500))
+    return whisper.decoder.logits(whisper.decoder(tokens, zero, heard, slot, 128, 1500)[0])
 
 
 @pytest.mark.parametrize("name", PACKAGES)
@@ -71,7 +74,7 @@ def test_features_and_logits_equal_transformers(name: str) -> None:
     features = WhisperFeatureExtractor(feature_size=80)(
         audio, sampling_rate=16_000, return_tensors="pt"
     ).input_features
-    assert (engine(name).mel([audio], 1500) - features).abs().max() <= 1e-5
+    assert (LogMel(80)([audio], 1500) - features).abs().max() <= 1e-5
 
     (said,) = engine(name).transcribe([Request(audio, language="en")])
     tokens = torch.cat((opened_like(checkpoint(name)), torch.tensor([said.tokens])), 1)
@@ -84,7 +87,7 @@ def test_features_and_logits_equal_transformers(name: str) -> None:
     )
     truth = logits_along(name, tokens, features, exact)
     assert (logits_along(name, tokens, features, plain) - theirs).abs().max() <= 1e-4
-    packed = logits_along(name, tokens, features, engine(name).whisper)
+    packed = logits_along(name, tokens, features, engine(name).runner.whisper)
     assert (packed - truth).abs().max() <= 2 * (theirs - truth).abs().max()
 
 

@@ -1,0 +1,166 @@
+"""captiond's own contenders: one engine, drafted for in different ways.
+
+Plain greedy decoding, a pretended drafter, reuse of its own text and a trained drafter are the same
+machine; all but the last share one engine and its weights.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from model.bench_clips import BenchError, Clip
+from model.bench_race import Reading
+from model.engine import Engine
+from model.load import Checkpoint
+from model.mel import LogMel
+from model.proposers import Proposer, Reuse, Simulated
+from model.requests import Hypothesis, Request
+
+Truth = Mapping[Clip, tuple[int, ...]]  # what greedy decoding, or sampling, makes of each clip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Desk:
+    """An engine whose requests are drafted for as the contender of the moment says."""
+
+    engine: Engine
+    proposers: dict[Request, Proposer]
+
+    @classmethod
+    def plain(
+        cls,
+        checkpoint: Checkpoint,
+        *,
+        device: str,
+        slots: int,
+        block: int,
+        static: bool | None = None,
+    ) -> "Desk":
+        """An engine without a network of its own; arguments as for `Engine`."""
+        proposers: dict[Request, Proposer] = {}
+        engine = Engine(
+            checkpoint,
+            device=device,
+            slots=slots,
+            proposer=proposers.get,
+            block=block,
+            static=static,
+        )
+        return cls(engine, proposers)
+
+    @classmethod
+    def of(cls, engine: Engine) -> "Desk":
+        """An engine that proposes by itself."""
+        return cls(engine, {})
+
+
+def _nothing(_clip: Clip) -> Proposer | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Captiond:
+    """One way of drafting, as `model.bench_race.Contender`."""
+
+    name: str
+    desk: Desk
+    language: str
+    propose: Callable[[Clip], Proposer | None] = _nothing
+    temperature: float = 0.0
+
+    def read(self, clips: Sequence[Clip]) -> list[Reading]:
+        """All clips at once; the engine has a slot for each. Raises BenchError."""
+        eot = self.desk.engine.tokens.eot
+        return [_reading(hypothesis, eot) for hypothesis in self._decode(clips)]
+
+    def _decode(self, clips: Sequence[Clip]) -> list[Hypothesis]:
+        requests = [self._request(clip) for clip in clips]
+        for request, clip in zip(requests, clips, strict=True):
+            proposer = self.propose(clip)
+            if proposer is not None:
+                self.desk.proposers[request] = proposer
+        try:
+            return self.desk.engine.transcribe(requests)
+        except ValueError as error:
+            names = ", ".join(clip.name for clip in clips)
+            raise BenchError(f"{self.name} cannot decode one of {names}: {error}") from None
+        finally:
+            self.desk.proposers.clear()
+
+    def _request(self, clip: Clip) -> Request:
+        # Any seed will do that is the same in every run and not in every clip.
+        seed = len(clip.audio)
+        return Request(clip.audio, language=self.language, temperature=self.temperature, seed=seed)
+
+
+def _reading(hypothesis: Hypothesis, eot: int) -> Reading:
+    return Reading(
+        text=hypothesis.text,
+        tokens=hypothesis.tokens,
+        text_tokens=sum(token < eot for token in hypothesis.tokens),
+        exact=True,
+        rounds=hypothesis.rounds,
+        proposed=hypothesis.proposed,
+        accepted=hypothesis.accepted,
+    )
+
+
+def greedy(desk: Desk, language: str, temperature: float = 0.0) -> Captiond:
+    """Plain decoding: k = 0."""
+    return Captiond("greedy", desk, language, temperature=temperature)
+
+
+def simulated(
+    desk: Desk, language: str, truth: Truth, chance: float, block: int, temperature: float = 0.0
+) -> Captiond:
+    """A pretended drafter of known quality: `chance` for each token, full blocks of `block`.
+
+    Drafting itself costs nothing here: what a network's pass would add is left out.
+    """
+
+    def propose(clip: Clip) -> Proposer:
+        return Simulated(truth[clip], chance, block, seed=len(clip.audio))
+
+    return Captiond("oracle", desk, language, propose, temperature)
+
+
+def again(desk: Desk, language: str, truth: Truth) -> Captiond:
+    """Reuse of the clip's own transcript: what a final costs whose last partial was right."""
+    return Captiond("again", desk, language, lambda clip: Reuse(truth[clip]))
+
+
+def truth_of(contender: Captiond, clips: Sequence[Clip]) -> dict[Clip, tuple[int, ...]]:
+    """The tokens of every clip, decoded as many at a time as there are slots."""
+    slots, truth = contender.desk.engine.slots, dict[Clip, tuple[int, ...]]()
+    for at in range(0, len(clips), slots):
+        unit = clips[at : at + slots]
+        for clip, reading in zip(unit, contender.read(unit), strict=True):
+            truth[clip] = reading.tokens
+    return truth
+
+
+class Encoding:
+    """What every way of decoding begins with, as a contender of its own: it reads nothing.
+
+    Log-mel, encoder and the target's cross-attention keys and values. It takes part in a race so
+    that it is timed in the same minutes as those whose encoding is to be told apart.
+    """
+
+    name = "encoder"
+
+    def __init__(self, engine: Engine) -> None:
+        runner = engine.runner
+        self._window = runner.window
+        self._whisper = runner.whisper
+        self._cache = runner.state.cache
+        bins = runner.whisper.config.num_mel_bins
+        self._front_end = LogMel(bins).to(self._cache.cross_keys.device)
+
+    @torch.inference_mode()
+    def read(self, clips: Sequence[Clip]) -> list[Reading]:
+        """Encode into the engine's first slots: it must be idle."""
+        mel = self._front_end([clip.audio for clip in clips], self._window)
+        states = self._whisper.encoder(mel.to(self._cache.cross_keys.dtype))
+        self._whisper.decoder.write_cross(states, self._cache.rows(0, len(clips)))
+        return []

@@ -1,0 +1,180 @@
+"""Who takes part in a benchmark: what was asked for, and the contenders made of it when wanted.
+
+Times nothing itself.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from model.bench_clips import BenchError, Clip
+from model.bench_contenders import (
+    Captiond,
+    Desk,
+    Encoding,
+    Truth,
+    again,
+    greedy,
+    simulated,
+    truth_of,
+)
+from model.bench_race import Contender, Track, race
+from model.bench_rivals import (
+    Absent,
+    FasterWhisper,
+    Transformers,
+    assistant_for,
+    ctranslate2_directory,
+)
+from model.drafter import load_drafter
+from model.engine import Engine
+from model.load import Checkpoint
+
+ENGINES = (
+    "greedy",
+    "oracle",
+    "drafter",
+    "again",
+    "transformers",
+    "assisted",
+    "faster-whisper-float32",
+    "faster-whisper-int8",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What was asked for. chance: of each token of the pretended drafter being right."""
+
+    language: str
+    device: str
+    engines: tuple[str, ...]
+    batches: tuple[int, ...]
+    repeats: int
+    warm_ups: int
+    chance: float
+    block: int
+    drafter: Path | None
+    assistant: str | None
+
+
+@dataclass(eq=False)
+class Field:
+    """Everything that a section may run, made when it is first wanted.
+
+    scratch: a directory for joined weights. Raises BenchError for a language that the model lacks.
+    """
+
+    checkpoint: Checkpoint
+    clips: list[Clip]
+    plan: Plan
+    scratch: Path
+    tell: Callable[[str], None]
+    _contenders: dict[str, Contender | Absent] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        known = self.checkpoint.tokens.languages or {"en": 0}
+        if self.plan.language not in known:
+            raise BenchError(
+                f"the model {self.checkpoint.name} does not know the language "
+                f"{self.plan.language}; it knows {', '.join(sorted(known))}"
+            )
+
+    @cached_property
+    def desk(self) -> Desk:
+        """The engine that has no network of its own."""
+        slots = max(self.plan.batches)
+        return Desk.plain(
+            self.checkpoint, device=self.plan.device, slots=slots, block=self.plan.block
+        )
+
+    @cached_property
+    def truth(self) -> Truth:
+        """What greedy decoding makes of each clip."""
+        self.tell("reading every clip once, for the truth")
+        return truth_of(greedy(self.desk, self.plan.language), self.clips)
+
+    def drafted_desk(self, *, block: int, paced: bool) -> Desk:
+        """An engine with the trained drafter; paced: it chooses its blocks as a daemon's does.
+
+        Raises Absent without one, model.load.ModelError where it cannot be read.
+        """
+        if self.plan.drafter is None:
+            raise Absent("no trained drafter was given (--drafter)")
+        trained = load_drafter(self.plan.drafter, self.checkpoint)
+        engine = Engine(
+            self.checkpoint,
+            device=self.plan.device,
+            slots=max(self.plan.batches),
+            drafter=trained,
+            block=block,
+        )
+        if paced:
+            engine.warm_up()
+        return Desk.of(engine)
+
+    def contender(self, name: str, batch: int) -> Contender:
+        """One of ENGINES, the same object for every batch size. Raises Absent."""
+        if name == "assisted" and batch > 1:
+            raise Absent("transformers assists one utterance at a time")
+        if name not in self._contenders:
+            self.tell(f"loading {name}")
+            try:
+                self._contenders[name] = self._make(name)
+            except Absent as reason:
+                self._contenders[name] = reason
+        made = self._contenders[name]
+        if isinstance(made, Absent):
+            raise made
+        return made
+
+    def _make(self, name: str) -> Contender:
+        plan, checkpoint, language = self.plan, self.checkpoint, self.plan.language
+
+        def transformers(assistant: Checkpoint | None = None) -> Contender:
+            return Transformers(name, checkpoint, language, device=plan.device, assistant=assistant)
+
+        def faster_whisper() -> Contender:
+            directory = ctranslate2_directory(checkpoint, self.scratch)
+            compute = name.removeprefix("faster-whisper-")
+            return FasterWhisper(name, directory, compute, language, plan.device)
+
+        makers: dict[str, Callable[[], Contender]] = {
+            "greedy": lambda: greedy(self.desk, language),
+            "oracle": lambda: simulated(self.desk, language, self.truth, plan.chance, plan.block),
+            "drafter": lambda: Captiond(
+                name, self.drafted_desk(block=plan.block, paced=True), language
+            ),
+            "again": lambda: again(self.desk, language, self.truth),
+            "transformers": transformers,
+            "assisted": lambda: transformers(assistant_for(checkpoint, plan.assistant)),
+            "faster-whisper-float32": faster_whisper,
+            "faster-whisper-int8": faster_whisper,
+        }
+        return makers[name]()
+
+    @cached_property
+    def encoding(self) -> Encoding:
+        """Captiond's encoder alone."""
+        return Encoding(self.desk.engine)
+
+    def race(self, contenders: Sequence[Contender], units: Sequence[list[Clip]]) -> list[Track]:
+        """See `model.bench_race.race`."""
+        plan = self.plan
+        return race(contenders, units, repeats=plan.repeats, warm_ups=plan.warm_ups, tell=self.tell)
+
+
+def about(run: Field) -> dict[str, Any]:
+    """What every section's figures rest on."""
+    plan = run.plan
+    return {
+        "clips": len(run.clips),
+        "audio_s": round(sum(clip.seconds for clip in run.clips), 1),
+        "language": plan.language,
+        "repeats": plan.repeats,
+        "warm_ups": plan.warm_ups,
+        "oracle": {"block": plan.block, "chance_of_each_token": round(plan.chance, 4)},
+        "drafter": None if plan.drafter is None else plan.drafter.name,
+    }

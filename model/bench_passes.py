@@ -1,0 +1,151 @@
+"""What each pass costs on this machine, by rows and tokens: the section `passes`.
+
+Times depend on shapes alone, so that random weights and silence serve. Passes of the decoder and the
+drafter are captured, where a device captures them, as decoding has them.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from model.drafter import Architecture, ParallelDrafter, SlotDrafter, spread_taps
+from model.engine import Engine
+from model.graphs import Graphs
+from model.load import Checkpoint
+from model.measure import median_seconds
+from model.mel import SAMPLE_RATE, SAMPLES_PER_STATE, LogMel
+from model.runner import Runner
+from model.tokens import TokenTable
+
+ROWS = (1, 4, 8)
+TOKENS = (1, 2, 5, 9, 17)
+WINDOWS_S = (10, 15, 20)  # of partials: the audio and 5 s, rounded up to a multiple of 5
+PAST = 32  # cached positions before the new tokens: the middle of a typical utterance
+REACH = 64
+CUT = 4096  # ids of the restricted draft vocabulary
+OFTEN = 7  # repeats of a decoder's pass for one of an encoder's: it is that much shorter
+_DRAFTER_LAYERS, _DRAFTER_BLOCK = 2, 8
+
+Ms = Callable[[Callable[[], object]], float]
+
+
+def passes(
+    checkpoint: Checkpoint,
+    *,
+    device: str,
+    repeats: int,
+    warm_ups: int,
+    tell: Callable[[str], None],
+) -> dict[str, Any]:
+    """Medians in ms. Raises torch.OutOfMemoryError where eight slots do not fit."""
+    engine = Engine(checkpoint, device=device, slots=max(ROWS))
+
+    def ms(work: Callable[[], object], often: int = 1) -> float:
+        return 1e3 * median_seconds(work, repeats=repeats * often, warm_ups=warm_ups)
+
+    short = partial(ms, often=OFTEN)
+    tell(f"passes of {checkpoint.name}")
+    with torch.inference_mode():
+        return {
+            "repeats": repeats,
+            "warm_ups": warm_ups,
+            "encode_ms": _encode(engine.runner, ms),
+            "target_ms": _target(engine.runner, short),
+            "draft_ms": _draft(engine.runner, engine.tokens, short),
+        }
+
+
+def _encode(runner: Runner, ms: Ms) -> list[dict[str, float]]:
+    """One row for each window: the front end, the encoder, the cross-attention's keys and values."""
+    windows = [s * SAMPLE_RATE // SAMPLES_PER_STATE for s in WINDOWS_S]
+    cache = runner.state.cache.rows(0, 1)
+    front_end = LogMel(runner.whisper.config.num_mel_bins).to(cache.cross_keys.device)
+    rows = []
+    for states in [*(window for window in windows if window < runner.window), runner.window]:
+        audio = np.zeros(states * SAMPLES_PER_STATE, np.float32)
+        mel = front_end([audio], states).to(cache.cross_keys.dtype)
+        heard = runner.whisper.encoder(mel)
+        rows.append(
+            {
+                "window_s": states * SAMPLES_PER_STATE / SAMPLE_RATE,
+                "mel": ms(partial(front_end, [audio], states)),
+                "encoder": ms(partial(runner.whisper.encoder, mel)),
+                "cross": ms(partial(runner.whisper.decoder.write_cross, heard, cache)),
+            }
+        )
+    return rows
+
+
+def _mid_utterance(runner: Runner, rows: int) -> None:
+    """Let every row have the past of a typical utterance's middle."""
+    runner.state.lengths[:rows] = PAST
+    runner.state.states[:rows] = runner.window
+
+
+def _target(runner: Runner, ms: Ms) -> list[dict[str, Any]]:
+    """Passes of the target, output head included, by rows of the batch and new tokens of each."""
+    state, whisper = runner.state, runner.whisper
+    graphs = Graphs(state.lengths.device)
+
+    def forward(tokens: Tensor, *, reach: int, heard: int) -> Tensor:
+        rows = len(tokens)
+        lengths, states = state.lengths[:rows], state.states[:rows]
+        cache = state.cache.rows(0, rows)
+        hidden, _ = whisper.decoder(tokens, lengths, states, cache, reach, heard)
+        logits: Tensor = whisper.decoder.logits(hidden)
+        return logits
+
+    table = []
+    for rows in ROWS:
+        _mid_utterance(runner, rows)
+        times = {}
+        for count in TOKENS:
+            tokens = torch.zeros(rows, count, dtype=torch.int64, device=state.lengths.device)
+            call = partial(
+                graphs.call, forward, {"tokens": tokens}, reach=REACH, heard=runner.window
+            )
+            times[str(count)] = ms(call)
+        table.append({"rows": rows, "tokens": times, "nine_to_one": times["9"] / times["1"]})
+    return table
+
+
+def _draft(runner: Runner, tokens: TokenTable, ms: Ms) -> list[dict[str, Any]]:
+    """Passes of an untrained parallel drafter of two layers, with the whole and a cut vocabulary."""
+    size = tokens.vocabulary
+    table = []
+    for vocabulary in (None, tuple(range(min(CUT, size)))):
+        drafter = _fresh_drafter(runner, tokens, vocabulary)
+        graphs = Graphs(runner.state.lengths.device)
+
+        def forward(
+            anchors: Tensor, *, reach: int, heard: int, drafter: SlotDrafter = drafter
+        ) -> Tensor:
+            return drafter.draft(runner.state, 0, len(anchors), reach, heard)[0]
+
+        times = {}
+        for rows in ROWS:
+            _mid_utterance(runner, rows)
+            anchors = runner.state.anchors[:rows]
+            call = partial(
+                graphs.call, forward, {"anchors": anchors}, reach=REACH, heard=runner.window
+            )
+            times[str(rows)] = ms(call)
+        table.append({"vocabulary": size if vocabulary is None else len(vocabulary), "rows": times})
+    return table
+
+
+def _fresh_drafter(
+    runner: Runner, tokens: TokenTable, vocabulary: tuple[int, ...] | None
+) -> SlotDrafter:
+    device, config = runner.state.lengths.device, runner.whisper.config
+    taps = spread_taps(config.decoder_layers)
+    network = ParallelDrafter(
+        config, Architecture(_DRAFTER_LAYERS, _DRAFTER_BLOCK, taps, vocabulary)
+    )
+    bias = tokens.bias(first=False).to(device)
+    packed = device.type == "cpu"
+    return SlotDrafter(network, runner.whisper, bias, max(ROWS), packed=packed)

@@ -1,0 +1,69 @@
+import numpy as np
+import pytest
+import torch
+
+from model.bench_clips import BenchError, Clip
+from model.bench_contenders import Desk, Encoding, again, greedy, simulated, truth_of
+from model.bench_race import rounds_of
+from tests.tiny import tiny_checkpoint
+
+CLIPS = [
+    Clip(str(n), np.random.default_rng(n).uniform(-1, 1, 6000 + 3000 * n).astype(np.float32))
+    for n in range(6)
+]
+DESK = Desk.plain(tiny_checkpoint(), device="cpu", slots=4, block=4)
+
+
+def test_every_way_of_drafting_says_the_same() -> None:
+    """Greedy tokens, alone and together; the drafted ones in fewer passes."""
+    truth = truth_of(greedy(DESK, "en"), CLIPS)
+    for chance in (0.0, 0.7, 1.0):
+        readings = simulated(DESK, "en", truth, chance, block=4).read(CLIPS[:4])
+        assert [reading.tokens for reading in readings] == [truth[clip] for clip in CLIPS[:4]]
+    whole = again(DESK, "en", truth).read(CLIPS[:1])[0]
+    assert (whole.tokens, whole.rounds) == (truth[CLIPS[0]], 0)
+
+
+def test_a_perfect_drafter_fills_its_blocks() -> None:
+    """Five tokens in a pass while there are five; with no drafter there is one."""
+    truth = truth_of(greedy(DESK, "en"), CLIPS)
+    plain = rounds_of(greedy(DESK, "en").read(CLIPS))
+    assert plain is not None
+    assert (plain.alpha, plain.tau) == (None, 1.0)
+    perfect = simulated(DESK, "en", truth, 1.0, block=4).read(CLIPS)
+    assert [r.rounds for r in perfect] == [-(-(len(r.tokens) - 1) // 5) for r in perfect]
+
+
+def test_sampled_text_is_that_of_plain_sampling() -> None:
+    """The same seed draws the same tokens, whatever is proposed."""
+    hot = greedy(DESK, "en", temperature=0.8)
+    truth = truth_of(hot, CLIPS)
+    assert truth != truth_of(greedy(DESK, "en"), CLIPS)
+    drafted = simulated(DESK, "en", truth, 0.7, block=4, temperature=0.8).read(CLIPS[:4])
+    assert [reading.tokens for reading in drafted] == [truth[clip] for clip in CLIPS[:4]]
+
+
+def test_text_tokens_leave_special_ones_out() -> None:
+    (reading,) = greedy(DESK, "en").read(CLIPS[:1])
+    eot = DESK.engine.tokens.eot
+    assert reading.exact
+    assert reading.text_tokens == len(reading.tokens) - (reading.tokens[-1] == eot)
+
+
+def test_the_encoder_alone_does_what_decoding_begins_with() -> None:
+    """The keys and values that a request leaves behind; and it disturbs no later request."""
+    (wanted,) = greedy(DESK, "en").read(CLIPS[:1])
+    keys = DESK.engine.runner.state.cache.cross_keys
+    left = keys[:, 0].clone()
+    keys.zero_()
+    assert Encoding(DESK.engine).read(CLIPS[:1]) == []
+    assert torch.allclose(keys[:, 0], left, atol=1e-5)
+    assert greedy(DESK, "en").read(CLIPS[:1])[0].tokens == wanted.tokens
+
+
+def test_a_clip_that_cannot_be_decoded_is_named() -> None:
+    long = Clip("long.wav", np.zeros(32_001, np.float32))
+    with pytest.raises(
+        BenchError, match=r"greedy cannot decode one of long.wav: an utterance is 2"
+    ):
+        greedy(DESK, "en").read([long])
