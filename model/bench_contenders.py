@@ -47,12 +47,19 @@ class Desk:
             block=block,
             static=static,
         )
+        capture(engine)
         return cls(engine, proposers)
 
     @classmethod
     def of(cls, engine: Engine) -> "Desk":
         """An engine that proposes by itself."""
         return cls(engine, {})
+
+
+def capture(engine: Engine) -> None:
+    """Capture what the engine will replay, so that nothing is captured while a clock runs."""
+    if engine.runner.static:
+        engine.runner.capture(engine.slots)
 
 
 def _nothing(_clip: Clip) -> Proposer | None:

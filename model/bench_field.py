@@ -16,6 +16,7 @@ from model.bench_contenders import (
     Encoding,
     Truth,
     again,
+    capture,
     greedy,
     simulated,
     truth_of,
@@ -113,6 +114,8 @@ class Field:
         )
         if paced:
             engine.warm_up()
+        else:
+            capture(engine)
         return Desk.of(engine)
 
     def contender(self, name: str, batch: int) -> Contender:

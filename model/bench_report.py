@@ -105,7 +105,7 @@ def read(path: Path) -> dict[str, Any]:
 def plot(results: Figures, path: Path) -> None:
     """Throughput by batch size, a panel for each model whose engines ran."""
     models = {m: s["engines"]["batches"] for m, s in results["models"].items() if "engines" in s}
-    figure = Figure(figsize=(5.5 * len(models), 4), layout="constrained")
+    figure = Figure(figsize=(7.0 * len(models), 4), layout="constrained")
     panels = figure.subplots(1, len(models), squeeze=False)[0]
     for panel, (model, batches) in zip(panels, models.items(), strict=True):
         lines: dict[str, list[tuple[int, float]]] = {}
@@ -118,7 +118,7 @@ def plot(results: Figures, path: Path) -> None:
             panel.plot(*zip(*points, strict=True), marker="o", label=engine)
         panel.set(title=model, xlabel="batch size", ylabel="audio s/s", ylim=(0, None))
         panel.set_xticks([int(batch) for batch in batches])
-        panel.legend(fontsize="small")
+        panel.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
     # The same figures make the same file.
     with mpl.rc_context({"svg.hashsalt": "captiond"}):
         figure.savefig(path, metadata={"Date": None})
@@ -152,6 +152,8 @@ def _conditions(figures: Figures) -> str:
             f" {figures['clips']} clips, {figures['audio_s']} s of audio. The oracle's blocks have "
             f"{oracle['block']} tokens, each right with chance {oracle['chance_of_each_token']}."
         )
+        if figures["drafter"] is not None:
+            text += f" Trained drafter: {figures['drafter']}."
     return text
 
 

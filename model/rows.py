@@ -92,9 +92,10 @@ class Row:
             self.proposer.emit(tokens)
         if proposal.text:
             self.reused += accepted
-            # A text that fits nowhere rests for 1, 3, 7 … rounds: it must not slow the row down.
+            # One miss is a repaired word. A text that fits nowhere rests for 1, 3, 7 … rounds after
+            # the next ones: it must not slow the row down.
             self._misses = 0 if accepted else self._misses + 1
-            self._rest = 2**self._misses - 1
+            self._rest = 2 ** max(self._misses - 1, 0) - 1
 
     def result(self, table: TokenTable) -> Hypothesis | Failure:
         """What became of the request."""

@@ -209,7 +209,8 @@ class Runner:
         blocks = sorted({0, self.block, *(k for k in (1, 2, 4) if k < self.block)})
         verify: dict[int, dict[int, float]] = {}
         draft: dict[int, float] = {}
-        for rows in [bucket for bucket in BUCKETS if bucket <= _ceiling(slots, BUCKETS)]:
+        for bucket in [bucket for bucket in BUCKETS if bucket <= _ceiling(slots, BUCKETS)]:
+            rows = bucket if self.static else min(bucket, slots)
             self.state.lengths[:rows] = 1
             draft[rows] = median_seconds(partial(self._draft, rows, **shapes, sampled=False))
             idle = [Proposal()] * rows

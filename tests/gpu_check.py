@@ -29,6 +29,7 @@ from model.bench_contenders import Captiond, Desk, Truth, greedy, simulated, tru
 from model.bench_race import Reading, Track, race, rounds_of, token_mismatches
 from model.bench_report import machine
 from model.load import Checkpoint
+from model.measure import timed
 from model.mel import SAMPLE_RATE, SAMPLES_PER_STATE
 from model.proposers import chance_for
 from model.runner import BUCKETS
@@ -110,8 +111,10 @@ def measure(trial: Trial) -> dict[str, Any]:
     began = time.monotonic()
     most = max(trial.batches)
     clips = noises(most, trial.checkpoint.config.max_source_positions * SAMPLES_PER_STATE / 16_000)
-    captured = Desk.plain(
-        trial.checkpoint, device=trial.device, slots=most, block=BLOCK, static=True
+    captured, capture_seconds = timed(
+        lambda: Desk.plain(
+            trial.checkpoint, device=trial.device, slots=most, block=BLOCK, static=True
+        )
     )
     with eagerly():
         eager = Desk.plain(
@@ -138,6 +141,7 @@ def measure(trial: Trial) -> dict[str, Any]:
             most,
             torch.float16 if trial.device == "cuda" else torch.float32,
         ),
+        "engine_and_capture_seconds": capture_seconds,
         "graphs": len(captured.engine.runner.graphs),
         "rows": rows,
         "left_out_for_time": left_out,
@@ -215,6 +219,8 @@ def main() -> None:
     args = parser.parse_args()
     if not args.tiny and not torch.cuda.is_available():
         parser.error("no CUDA device can be used here; --tiny checks the script without one")
+    if args.tiny:
+        torch.set_num_threads(1)  # tensors this small only wait for a second thread
     figures = measure(tiny() if args.tiny else large())
     print(json.dumps(figures, indent=1))
     eager = [row["eager"] for row in figures["rows"] if "eager" in row]

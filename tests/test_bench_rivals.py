@@ -19,7 +19,7 @@ from model.bench_rivals import (
     ctranslate2_directory,
 )
 from model.load import PACKAGES, Package, load
-from model.words import normalised
+from model.words import word_errors
 from tests.audio import ABSENT, ROOT, recordings
 from tests.tiny import tiny_checkpoint
 
@@ -154,16 +154,19 @@ def test_faster_whisper_gets_every_sample_of_every_clip(
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(not (ROOT / "manifest.tsv").is_file(), reason=ABSENT)
 def test_faster_whisper_hears_what_the_engine_hears(tmp_path: Path) -> None:
-    """Genuine weights, alone and batched, float32 and int8: at least two of three texts agree."""
+    """Genuine weights, alone and batched, float32 and int8: all but a few words.
+
+    Its front end computes other features, and int8 other weights.
+    """
     pytest.importorskip("faster_whisper")
     checkpoint = load("tiny.en")
     clips = [Clip(one.name, one.audio()) for one in recordings(under="librispeech")[:3]]
     desk = Desk.plain(checkpoint, device="cpu", slots=3, block=8)
-    wanted = [normalised(reading.text) for reading in greedy(desk, "en").read(clips)]
+    wanted = [reading.text for reading in greedy(desk, "en").read(clips)]
     for compute in ("float32", "int8"):
         directory = ctranslate2_directory(checkpoint, tmp_path)
         rival = FasterWhisper(f"faster-whisper-{compute}", directory, compute, "en", "cpu")
-        alone = [normalised(rival.read([clip])[0].text) for clip in clips]
-        together = [normalised(reading.text) for reading in rival.read(clips)]
+        alone = [rival.read([clip])[0].text for clip in clips]
+        together = [reading.text for reading in rival.read(clips)]
         for texts in (alone, together):
-            assert sum(a == b for a, b in zip(texts, wanted, strict=True)) >= 2
+            assert word_errors(wanted, texts)["wer_percent"] < 15

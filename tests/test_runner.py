@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from model.drafter import Trained
 from model.engine import Engine
 from model.requests import Request
 from model.runner import Runner
@@ -14,12 +15,12 @@ from tests.tiny import tiny_checkpoint
 CHECKPOINT = tiny_checkpoint(max_source_positions=1500)
 
 
-def runner(*, static: bool = False, slots: int = 5) -> Runner:
+def runner(*, static: bool = False, slots: int = 5, drafter: Trained | None = None) -> Runner:
     return Runner(
         CHECKPOINT,
         device=torch.device("cpu"),
         slots=slots,
-        drafter=tiny_drafter() if slots == 2 else None,
+        drafter=drafter,
         block=4,
         static=static,
     )
@@ -80,14 +81,16 @@ def test_warm_up_captures_every_shape_that_decoding_needs(slots: int) -> None:
     assert captured == before
 
 
-def test_a_pace_is_measured_for_every_bucket() -> None:
-    """Positive times for plain and drafted rounds, and a choice among them."""
-    pace = runner(slots=2).measured_pace(2)
-    assert {pace.choose(rows) for rows in (1, 2)} <= {0, 1, 2, 4}
+@pytest.mark.parametrize("slots", [2, 3, 5])
+def test_a_pace_is_measured_for_every_bucket(slots: int) -> None:
+    """Positive times for plain and drafted rounds, and a choice among them, for any slots."""
+    one = runner(slots=slots, drafter=tiny_drafter())
+    pace = one.measured_pace(slots)
+    assert {pace.choose(rows) for rows in range(1, slots + 1)} <= {0, 1, 2, 4}
     assert all(time > 0 for times in pace._verify.values() for time in times.values())
 
 
 def test_a_drafter_is_given_up_once() -> None:
-    one = runner(slots=2)
+    one = runner(drafter=tiny_drafter())
     assert one.give_up_drafter()
     assert not one.give_up_drafter()
