@@ -267,7 +267,8 @@ class Connection:
         if isinstance(result, Failure):
             self._inlet(partial(session.fail, decode, result.message))
         else:
-            self._heard = decode.utterance, result.tokens
+            if decode.utterance >= self._heard[0]:
+                self._heard = decode.utterance, result.tokens
             self._inlet(partial(session.accept, decode, result, milliseconds))
 
     def _refuse(self, error: Error) -> None:

@@ -76,7 +76,9 @@ def sample(probabilities: Tensor, draw: Tensor) -> Tensor:
 def warm_softmax(logits: Tensor, temperature: Tensor) -> Tensor:
     """[rows, n, vocabulary] → probabilities, float32; temperature [rows], 0 read as 1."""
     warm = torch.where(temperature > 0, temperature, 1.0)
-    return (logits.float() / warm[:, None, None]).softmax(-1)
+    # Less the greatest first, or the least temperatures would overflow.
+    scores = logits.float()
+    return ((scores - scores.amax(-1, keepdim=True)) / warm[:, None, None]).softmax(-1)
 
 
 def accept(
@@ -123,11 +125,15 @@ def accept(
             ratio_kept = coin * draft.gather(-1, at).squeeze(-1) < p[:, :-1].gather(-1, at).squeeze(
                 -1
             )
-            mixed = (distributed & (temperature > 0))[:, None]
+            # A drafter that fails proposes point masses: what its distribution was is not known.
+            known = draft.isfinite().all(-1)
+            mixed = (distributed & (temperature > 0))[:, None] & known
             kept = torch.where(mixed, ratio_kept & proposed, kept)
             residual = (p[:, :-1] - draft).clamp(min=0.0)
             repair = sample(residual, uniform(seed[:, None], positions[:, :-1], OWN))
-            own = torch.cat((torch.where(mixed & proposed, repair, own[:, :-1]), own[:, -1:]), 1)
+            # Nothing is left where the two are equal: only rounding can then have rejected.
+            left = mixed & proposed & (residual.sum(-1) > 0)
+            own = torch.cat((torch.where(left, repair, own[:, :-1]), own[:, -1:]), 1)
     accepted = kept.long().cumprod(1).sum(1)
     tokens = torch.where(slots < accepted[:, None], torch.cat((candidates, own[:, -1:]), 1), own)
     # An accepted end of transcript ends without a bonus.

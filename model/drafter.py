@@ -8,6 +8,7 @@ the target's, frozen; the head may be cut to the most frequent tokens.
 This file knows no requests and no acceptance.
 """
 
+import copy
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -190,11 +191,27 @@ def load_drafter(path: Path, checkpoint: Checkpoint) -> Trained:
     try:
         architecture = _architecture(json.loads(facts["architecture"]))
         acceptance = tuple(float(share) for share in json.loads(facts["acceptance"]))
+        _check(architecture, acceptance, checkpoint)
         network = ParallelDrafter(checkpoint.config, architecture)
         network.load_state_dict(tensors)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise ModelError(f"the drafter {path} is not what it says: {error}") from None
     return Trained(path.stem, network, acceptance)
+
+
+def _check(
+    architecture: Architecture, acceptance: tuple[float, ...], checkpoint: Checkpoint
+) -> None:
+    """Raises ValueError for facts that contradict each other or the target."""
+    if architecture.block < 1 or len(acceptance) != architecture.block:
+        raise ValueError(f"{len(acceptance)} shares for a block of {architecture.block}")
+    blocks, vocabulary = checkpoint.config.decoder_layers, checkpoint.config.vocab_size
+    for name, numbers, most in (
+        ("taps", architecture.taps, blocks),
+        ("vocabulary", architecture.vocabulary or (0,), vocabulary),
+    ):
+        if list(numbers) != sorted(set(numbers)) or not 0 <= numbers[0] <= numbers[-1] < most:
+            raise ValueError(f"{name} must be ascending numbers below {most}")
 
 
 def _architecture(facts: Mapping[str, Any]) -> Architecture:
@@ -218,7 +235,9 @@ class SlotDrafter:
     ) -> None:
         architecture, config = network.architecture, whisper.config
         positions = whisper.decoder.positions
-        self._network = network.to(positions.device, positions.dtype).eval().requires_grad_(False)
+        # A copy: packing would leave the caller's network without weights to save.
+        own = copy.deepcopy(network).to(positions.device, positions.dtype)
+        self._network = own.eval().requires_grad_(requires_grad=False)
         self._embedding = whisper.decoder.embedding
         heads = config.decoder_attention_heads
         width = config.d_model // heads
@@ -248,11 +267,6 @@ class SlotDrafter:
                 pack(self._head)
 
     @property
-    def name(self) -> str:
-        """As clients are told."""
-        return f"parallel, {self._network.architecture.layers} layers"
-
-    @property
     def taps(self) -> tuple[int, ...]:
         """The target's blocks that make the history."""
         return self._network.architecture.taps
@@ -278,10 +292,17 @@ class SlotDrafter:
             self._keys[index][rows, :, positions] = k
             self._values[index][rows, :, positions] = v
 
-    def move(self, source: int, target: int) -> None:
-        """Copy slot `source` over slot `target`."""
+    def move(self, source: int, target: int, positions: int, states: int) -> None:
+        """Copy the first `positions` and `states` of slot `source` over slot `target`."""
+        for tensor in (self._keys, self._values):
+            tensor[:, target, :, :positions] = tensor[:, source, :, :positions]
+        for tensor in (self._heard_keys, self._heard_values):
+            tensor[:, target, :, :states] = tensor[:, source, :, :states]
+
+    def clear(self, first: int, last: int) -> None:
+        """Zero slots first … last - 1."""
         for tensor in (self._keys, self._values, self._heard_keys, self._heard_values):
-            tensor[:, target].copy_(tensor[:, source])
+            tensor[:, first:last].zero_()
 
     def draft(
         self, slots: Slots, first: int, last: int, reach: int, heard: int

@@ -11,6 +11,7 @@ is plain decoding: the same machine with k = 0.
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 import numpy as np
 import torch
@@ -89,6 +90,7 @@ class Engine:
             languages=self.languages,
             multilingual=bool(self.tokens.languages),
             most_samples=self.runner.window * SAMPLES_PER_STATE,
+            vocabulary=self.tokens.vocabulary,
         )
 
     def admit(self, request: Request) -> None:
@@ -132,6 +134,8 @@ class Engine:
                 self.admit(waiting.popleft())
             for result in self.step():
                 if isinstance(result, Failure):
+                    for request in order:
+                        self.cancel(request)
                     raise ValueError(result.message)
                 done[result.request] = result
         return [done[request] for request in order]
@@ -152,36 +156,35 @@ class Engine:
         self, requests: list[Request], states: int
     ) -> list[Hypothesis | Failure]:
         """Prefill; when memory runs out first in halves, then without the drafter."""
-        try:
+        with suppress(torch.OutOfMemoryError):
             return self._prefill(requests, states)
-        except torch.OutOfMemoryError:
-            if len(requests) > 1:
-                half = len(requests) // 2
-                return self._prefill_in_memory(requests[:half], states) + self._prefill_in_memory(
-                    requests[half:], states
-                )
-            if self._give_up_drafter():
-                return self._prefill_in_memory(requests, states)
-            # What runs goes on; nothing is added to it any more.
-            self.slots = max(len(self._rows), 1)
-            return [Failure(requests[0], "the device's memory is exhausted")]
+        # Only here, behind the exception, is the failed batch's memory free again.
+        if len(requests) > 1:
+            half = len(requests) // 2
+            return self._prefill_in_memory(requests[:half], states) + self._prefill_in_memory(
+                requests[half:], states
+            )
+        if self._give_up_drafter():
+            return self._prefill_in_memory(requests, states)
+        # What runs goes on; nothing is added to it any more.
+        self.slots = max(len(self._rows), 1)
+        return [Failure(requests[0], "the device's memory is exhausted")]
 
     def _round_in_memory(self) -> list[Hypothesis | Failure]:
         """A round; when memory runs out, of half the rows from now on, then without the drafter.
 
         Rows behind the first `slots` wait until others have finished; nothing is lost.
         """
-        try:
+        with suppress(torch.OutOfMemoryError):
             return self._round()
-        except torch.OutOfMemoryError:
-            rows = min(self.slots, len(self._rows))
-            if rows > 1:
-                self.slots = rows // 2
-            elif not self._give_up_drafter():
-                row = self._rows[0]
-                self._free(0)
-                return [Failure(row.request, "the device's memory is exhausted")]
-            return self._round_in_memory()
+        rows = min(self.slots, len(self._rows))
+        if rows > 1:
+            self.slots = self.runner.split(rows)
+        elif not self._give_up_drafter():
+            row = self._rows[0]
+            self._free(0)
+            return [Failure(row.request, "the device's memory is exhausted")]
+        return self._round_in_memory()
 
     def _give_up_drafter(self) -> bool:
         """Decode without the drafter from now on. False if there was none left."""
@@ -210,14 +213,14 @@ class Engine:
     def _round(self) -> list[Hypothesis | Failure]:
         """Every row proposes, one target pass verifies, what was accepted is emitted."""
         rows = self._rows[: self.slots]
-        k, fixed = self._blocks(len(rows))
+        k, fixed = self._blocks(rows)
         proposals = [row.propose(self.runner.block, fixed if row.sampled else k) for row in rows]
         facts = self.runner.round(rows, proposals)
         for row in rows:
             row.rounds += 1
         return self._deliver(rows, proposals, facts)
 
-    def _blocks(self, rows: int) -> tuple[int, int]:
+    def _blocks(self, rows: list[Row]) -> tuple[int, int]:
         """Candidates that the drafter gives a greedy row, and a sampled one.
 
         What a sampled row draws follows from its blocks, so that theirs never change.
@@ -225,7 +228,10 @@ class Engine:
         if self.runner.drafter is None:
             return 0, 0
         block = self.runner.block
-        return block if self._pace is None else self._pace.choose(rows), block
+        greedy = [row for row in rows if not row.sampled]
+        if self._pace is None or not greedy:
+            return block, block
+        return self._pace.choose(len(rows)), block
 
     def _deliver(
         self, rows: list[Row], proposals: list[Proposal], facts: list[Facts]
@@ -235,16 +241,20 @@ class Engine:
         for row, proposal, (*pairs, emitted, accepted) in zip(rows, proposals, facts, strict=True):
             tokens, logprobs = pairs[: int(emitted)], pairs[len(pairs) // 2 :][: int(emitted)]
             row.take(proposal, [int(token) for token in tokens], int(accepted), sum(logprobs))
-            if proposal.drafted and self._pace is not None:
+            if proposal.drafted and self._pace is not None and not row.sampled:
                 self._pace.learn(proposal.drafted, int(accepted))
-            if row.finished(self.tokens.eot):
-                finished.append(row.result(self.tokens))
-                self._free(self._rows.index(row))
+        # Only now that every row knows its length may rows be moved.
+        for row in [row for row in rows if row.finished(self.tokens.eot)]:
+            result, slot = row.result(self.tokens), self._rows.index(row)
+            finished.append(result)
+            if isinstance(result, Failure):
+                self.runner.clear(slot)
+            self._free(slot)
         return finished
 
     def _free(self, index: int) -> None:
         """Forget row `index`; the last row takes its slot."""
         last = self._rows.pop()
         if index < len(self._rows):
-            self.runner.move(len(self._rows), index)
+            self.runner.move(len(self._rows), index, last)
             self._rows[index] = last

@@ -1,15 +1,15 @@
 """One switch between calling a phase and replaying its captured graph.
 
 On CUDA each combination of shapes and constants is captured once, largest first, from one memory
-pool, and replayed from then on: nothing is allocated and no kernel is launched from Python. Anywhere
-else, or with CAPTIOND_EAGER=1 in the environment, the same functions are called directly.
+pool, and replayed from then on: one launch instead of hundreds. Anywhere else, or with
+CAPTIOND_EAGER=1 in the environment, the same functions are called directly.
 What may be captured reads nothing to the host and has no shapes that depend on data.
 """
 
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -27,23 +27,38 @@ class _Captured:
 class Graphs:
     """The captured phases of one engine. Its tensors are static: read a result before the next call.
 
-    Calls are `graphs.call(phase, {name: tensor}, name=constant, …)`. While not sealed, an unknown
-    combination is captured; once sealed it is an error that says what to warm up.
+    Calls are `graphs.call(phase, {name: tensor}, name=constant, …)`. They are direct at first.
+    Between `begin` and `seal` each new combination of shapes and constants is captured, which runs
+    the phase three times: on slots that hold nothing. From then on known combinations are replayed,
+    and an unknown one is an error that says what to warm up.
     """
 
     def __init__(self, device: torch.device) -> None:
-        self.eager = device.type != "cuda" or os.environ.get("CAPTIOND_EAGER") == "1"
         self._device = device
-        self._pool: Any = None if self.eager else torch.cuda.graph_pool_handle()
+        self._possible = device.type == "cuda" and os.environ.get("CAPTIOND_EAGER") != "1"
         self._captured: dict[tuple[object, ...], _Captured] = {}
-        self._sealed = False
+        self._pool: Any = None
+        self._stage: Literal["direct", "capturing", "sealed"] = "direct"
 
     def __len__(self) -> int:
         return len(self._captured)
 
+    def begin(self) -> None:
+        """Capture what is called from now on, where that is possible."""
+        if self._possible:
+            self._pool = torch.cuda.graph_pool_handle()
+            self._stage = "capturing"
+
     def seal(self) -> None:
         """Capture nothing more: every combination that will be used has been seen."""
-        self._sealed = True
+        if self._possible:
+            self._stage = "sealed"
+
+    def forget(self) -> None:
+        """Drop all graphs and call directly from now on."""
+        self._possible = False
+        self._stage = "direct"
+        self._captured.clear()
 
     def call(
         self,
@@ -52,13 +67,13 @@ class Graphs:
         **constants: int | bool,
     ) -> Tensor | None:
         """Run `phase(**tensors, **constants)`, or replay it."""
-        if self.eager:
+        if self._stage == "direct":
             return phase(**tensors, **constants)
         shapes = tuple((name, tensor.shape, tensor.dtype) for name, tensor in tensors.items())
         key = (phase.__name__, shapes, tuple(sorted(constants.items())))
         captured = self._captured.get(key)
         if captured is None:
-            if self._sealed:
+            if self._stage == "sealed":
                 raise RuntimeError(
                     f"{phase.__name__} was not captured for {shapes} and {constants}: add it to "
                     "the engine's warm-up, or set CAPTIOND_EAGER=1"

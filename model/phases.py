@@ -82,9 +82,13 @@ class Slots:
             torch.zeros(slots, device=device),
         )
 
-    def move(self, source: int, target: int) -> None:
-        """Copy slot `source` over slot `target`."""
-        self.cache.move(source, target)
+    def clear(self, first: int, last: int) -> None:
+        """Zero the caches of slots first … last - 1."""
+        self.cache.rows(first, last).clear()
+
+    def move(self, source: int, target: int, positions: int, states: int) -> None:
+        """Copy slot `source`, of which so much is in use, over slot `target`."""
+        self.cache.move(source, target, positions, states)
         for tensor in (
             self.lengths,
             self.states,

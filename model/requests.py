@@ -71,6 +71,7 @@ def check(
     languages: Collection[str],
     multilingual: bool,
     most_samples: int,
+    vocabulary: int,
 ) -> None:
     """Raises ValueError, in words for the client, for a request that `model` cannot serve."""
     unknown = sorted(set(as_tuple(request.language)) - set(languages))
@@ -87,6 +88,8 @@ def check(
         raise ValueError(f"temperature lies in 0 … 2, not {request.temperature}")
     if not -(2**63) <= request.seed < 2**63:
         raise ValueError("seed is a 64-bit integer")
+    if not all(0 <= token < vocabulary for token in request.previous):
+        raise ValueError(f"previous tokens are ids below {vocabulary}")
     audio = request.audio
     if audio.ndim != 1 or audio.dtype != np.float32 or not 2 <= len(audio) <= most_samples:
         raise ValueError(

@@ -58,15 +58,15 @@ class Runner:
             config, checkpoint.weights, device, dtype, packed=on_cpu
         )
         self.tokens = checkpoint.tokens
-        self.block = block
+        self.block = block if drafter is None else min(block, drafter.network.architecture.block)
         self.context = int(config.max_target_positions)
         self.window = int(config.max_source_positions)
         self.graphs = Graphs(device)
         self._device = device
         self.static = static
-        self._stage = slots  # where new rows are prefilled with static shapes
-        room = slots + (STAGED if static else 0)
-        self.state = Slots.allocate(self.whisper, room, block)
+        self._stage = self.bucket(slots)  # where new rows are prefilled with static shapes
+        room = self._stage + (STAGED if static else 0)
+        self.state = Slots.allocate(self.whisper, room, self.block)
         self.drafter: SlotDrafter | None = None
         self._acceptance: tuple[float, ...] = ()
         if drafter is not None:
@@ -131,7 +131,8 @@ class Runner:
         )
         if self.static:
             for index in range(len(rows)):
-                self.move(first + index, slot + index)
+                # As far as openings and texts reach; how much of those is kept is not known yet.
+                self._move(first + index, slot + index, width, states)
         facts = []
         for row, (silence, *rest) in zip(rows, packed, strict=False):
             row.no_speech = silence
@@ -154,15 +155,39 @@ class Runner:
         facts = self._verify(proposals + idle, k, reach=reach, heard=heard, sampled=sampled)
         return facts[: len(rows)]
 
-    def move(self, source: int, target: int) -> None:
-        """Copy everything of slot `source` over slot `target`."""
-        self.state.move(source, target)
+    def move(self, source: int, target: int, row: Row) -> None:
+        """Copy what `row` has in slot `source` over slot `target`."""
+        positions, states = len(row.opening) + len(row.tokens), self.states(row.request)
+        self._move(source, target, positions, states)
+
+    def _move(self, source: int, target: int, positions: int, states: int) -> None:
+        self.state.move(source, target, positions, states)
         if self.drafter is not None:
-            self.drafter.move(source, target)
+            self.drafter.move(source, target, positions, states)
+
+    def clear(self, slot: int) -> None:
+        """Zero a slot whose utterance had values that are not finite.
+
+        A mask does not protect from them: what is masked still multiplies by 0. With static shapes
+        the places of new rows hold copies.
+        """
+        for first, last in ((slot, slot + 1), (self._stage, len(self.state.lengths))):
+            self.state.clear(first, last)
+            if self.drafter is not None:
+                self.drafter.clear(first, last)
+
+    def split(self, rows: int) -> int:
+        """About half of `rows`, as many as can be computed without the others."""
+        half = rows // 2
+        return max(b for b in BUCKETS if b <= half) if self.static else half
 
     def give_up_drafter(self) -> bool:
-        """Free the drafter's memory. False if there was none left to free."""
+        """Free the drafter's memory. False if there was none left to free.
+
+        Captured graphs refer to it, so that from now on nothing is replayed.
+        """
         had = self.drafter is not None
+        self.graphs.forget()
         self.drafter = None
         self._phases = Phases(self.whisper, self.tokens, self.state, None)
         return had
@@ -177,17 +202,17 @@ class Runner:
 
         Leaves no row behind.
         """
-        assert self.static
+        self.graphs.begin()
         shapes = {"reach": self._reach(0), "heard": self.window}
         for rows in [b for b in reversed(BUCKETS) if b <= self.bucket(slots)]:
             for sampled in (False, True):
                 if self.drafter is not None:
                     self._draft(rows, **shapes, sampled=sampled)
-                for k in {0, self.block}:
+                for k in sorted({0, self.block}, reverse=True):
                     self._verify([Proposal()] * rows, k, **shapes, sampled=sampled)
         silence = np.zeros(2, np.float32)
         for count in [b for b in reversed(BUCKETS) if b <= STAGED]:
-            for states in range(self.window, 0, -_WINDOW_STEP):
+            for states in range(self.window, _WINDOW_STEP, -_WINDOW_STEP):
                 row = Row(Request(silence), next(iter(self.tokens.languages), "en"))
                 self.hear([row] * count, 0, states)
             if self.tokens.languages:
@@ -206,7 +231,9 @@ class Runner:
     def measured_pace(self, slots: int) -> Pace:
         """Times of plain and of drafted rounds on this machine, over slots that hold nothing."""
         shapes = {"reach": self._reach(2 * _REACH_STEP), "heard": self.window}
-        blocks = sorted({0, self.block, *(k for k in (1, 2, 4) if k < self.block)})
+        # With static shapes a round has all of the block or nothing.
+        some = () if self.static else (1, 2, 4)
+        blocks = sorted({0, self.block, *(k for k in some if k < self.block)})
         verify: dict[int, dict[int, float]] = {}
         draft: dict[int, float] = {}
         for bucket in [bucket for bucket in BUCKETS if bucket <= _ceiling(slots, BUCKETS)]:

@@ -71,10 +71,17 @@ class Cache:
             self.cross_values[:, first:last],
         )
 
-    def move(self, source: int, target: int) -> None:
-        """Copy slot `source` over slot `target`."""
+    def move(self, source: int, target: int, positions: int, states: int) -> None:
+        """Copy the first `positions` and `states` of slot `source` over slot `target`."""
+        for tensor in (self.self_keys, self.self_values):
+            tensor[:, target, :, :positions] = tensor[:, source, :, :positions]
+        for tensor in (self.cross_keys, self.cross_values):
+            tensor[:, target, :, :states] = tensor[:, source, :, :states]
+
+    def clear(self) -> None:
+        """Zero everything."""
         for tensor in (self.self_keys, self.self_values, self.cross_keys, self.cross_values):
-            tensor[:, target].copy_(tensor[:, source])
+            tensor.zero_()
 
 
 class Attention(nn.Module):

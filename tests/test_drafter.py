@@ -113,8 +113,8 @@ def test_both_memories_matter() -> None:
 def test_a_moved_slot_drafts_the_same() -> None:
     stage = Stage([6])
     candidates, logits = stage.draft()
-    stage.slots.move(0, 1)
-    stage.drafter.move(0, 1)
+    stage.slots.move(0, 1, 6, 100)
+    stage.drafter.move(0, 1, 6, 100)
     with torch.inference_mode():
         again = stage.drafter.draft(stage.slots, 1, 2, 64, 100)
     assert torch.equal(again[0], candidates)
@@ -162,6 +162,25 @@ def test_another_targets_drafter_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "d.safetensors"
     save_drafter(path, network(), target=tiny_checkpoint(seed=9).fingerprint, acceptance=[0.5] * 4)
     with pytest.raises(ModelError, match="made for another target than tiny-random"):
+        load_drafter(path, CHECKPOINT)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "acceptance"),
+    [
+        (Architecture(2, 4, (0, 1)), [0.5] * 3),
+        (Architecture(2, 4, (0, 2)), [0.5] * 4),
+        (Architecture(2, 4, (1, 0)), [0.5] * 4),
+        (Architecture(2, 4, (0, 1), (5, 9_999)), [0.5] * 4),
+    ],
+)
+def test_contradictory_facts_are_refused(
+    tmp_path: Path, architecture: Architecture, acceptance: list[float]
+) -> None:
+    path = tmp_path / "d.safetensors"
+    drafter = ParallelDrafter(CHECKPOINT.config, architecture)
+    save_drafter(path, drafter, target=CHECKPOINT.fingerprint, acceptance=acceptance)
+    with pytest.raises(ModelError, match="is not what it says"):
         load_drafter(path, CHECKPOINT)
 
 

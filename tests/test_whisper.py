@@ -176,7 +176,7 @@ def test_a_moved_slot_goes_on_as_before() -> None:
     cache = TINY.cache(slice(0, 4))
     wanted = TINY.run(tokens, full(4, 0), TINY.cache(slice(0, 4)))
     TINY.run(tokens[:, :4], full(4, 0), cache)
-    cache.move(3, 1)
+    cache.move(3, 1, 4, 100)
     got = TINY.run(tokens[3:, 4:], full(1, 4), cache.rows(1, 2))
     assert torch.allclose(got, wanted[3:, 4:], atol=1e-9)
 
