@@ -88,6 +88,23 @@ async def test_partials_come_while_the_speaker_speaks() -> None:
         assert not client.all(Final)
 
 
+async def test_an_utterances_last_hypothesis_is_the_draft_of_its_next() -> None:
+    """Partials and the final are given what was heard before, another utterance never is."""
+    engine = ScriptedEngine()
+    async with serving(engine) as daemon, calling(daemon) as client:
+        await client.say(Start(), half_a_sentence())
+        await client.hear_until(Partial)
+        await client.say(Flush())
+        await client.hear_until(Final)
+        await client.say(half_a_sentence(), Flush(), Stop())
+        await client.hear_all()
+    finals = [request for request in engine.admitted if not request.fitted_window]
+    drafts = [request.previous for request in engine.admitted]
+    assert finals[0].previous == (1, 2, 3), "what the script says of everything"
+    begins = [0, engine.admitted.index(finals[0]) + 1]
+    assert [drafts[number] for number in begins] == [(), ()]
+
+
 async def test_flush_gives_the_final_and_the_stream_goes_on() -> None:
     async with serving(ScriptedEngine()) as daemon, calling(daemon) as client:
         await client.say(Start(), speech()[: 30 * FRAME * 2], Flush())
