@@ -1,4 +1,5 @@
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from model.drafter import Architecture, Trained, from_target, spread_taps
 from model.engine import Engine
-from model.load import ModelError
+from model.load import Checkpoint, ModelError
 from model.load import load as load_checkpoint
 from model.proposers import Proposer, Reuse
 from model.requests import Failure, Hypothesis, Request
@@ -308,14 +309,19 @@ def test_static_shapes_change_no_token(name: str, slots: int) -> None:
 CUT = tuple(range(0, 200, 2))
 
 
-def tiny_drafter(vocabulary: tuple[int, ...] | None = None) -> Trained:
+def tiny_drafter(
+    vocabulary: tuple[int, ...] | None = None,
+    *,
+    checkpoint: Checkpoint = CHECKPOINT,
+    block: int = 8,
+) -> Trained:
     """Untrained, but begun from the target's own blocks, so that some proposals hold."""
     torch.manual_seed(3)
-    architecture = Architecture(2, 8, spread_taps(2), vocabulary)
+    architecture = Architecture(2, block, spread_taps(2), vocabulary)
     plain = Whisper.from_weights(
-        CHECKPOINT.config, CHECKPOINT.weights, torch.device("cpu"), torch.float32
+        checkpoint.config, checkpoint.weights, torch.device("cpu"), torch.float32
     )
-    return Trained("tiny", from_target(plain, architecture, blocks=(0, 1)), (0.5,) * 8)
+    return Trained("tiny", from_target(plain, architecture, blocks=(0, 1)), (0.5,) * block)
 
 
 @pytest.mark.parametrize("vocabulary", [None, CUT], ids=["full", "cut"])
@@ -354,6 +360,36 @@ def test_a_sampled_row_with_a_drafter_follows_from_its_seed_alone() -> None:
         for one in run(engine, WARM + GREEDY, random.Random(static)):
             wanted = PLAIN | alone
             assert one.tokens == wanted[id(one.request)]
+
+
+SHORT = tiny_checkpoint(max_target_positions=16)
+
+
+def first_tokens(drafter: Trained | None, seeds: range) -> Counter[tuple[int, ...]]:
+    """How often each pair of first tokens is drawn at T = 1, over many seeds in full batches."""
+    engine = Engine(SHORT, slots=16, drafter=drafter)
+    drawn = engine.transcribe(
+        Request(noise(5), language="en", temperature=1.0, seed=seed) for seed in seeds
+    )
+    if drafter is not None:
+        assert sum(one.accepted for one in drawn) > len(seeds), "the drafter must have a say"
+    return Counter(one.tokens[1:3] for one in drawn)
+
+
+def test_sampling_through_a_drafter_has_the_targets_distribution() -> None:
+    """The whole engine at T = 1: tokens behind the prefill's, drafted and plain, by chi-square."""
+    draws = 1_500
+    plain = first_tokens(None, range(draws))
+    drafted = first_tokens(tiny_drafter(checkpoint=SHORT, block=4), range(draws, 2 * draws))
+    common = [pair for pair, n in (plain + drafted).items() if n >= 20]
+    assert len(common) > 10
+    chi2 = sum(
+        (plain[pair] - drafted[pair]) ** 2 / (plain[pair] + drafted[pair]) for pair in common
+    )
+    rest = [sum(c.values()) - sum(c[pair] for pair in common) for c in (plain, drafted)]
+    chi2 += (rest[0] - rest[1]) ** 2 / sum(rest)
+    p = torch.special.gammaincc(torch.tensor(len(common) / 2), torch.tensor(chi2 / 2))
+    assert p > 1e-4
 
 
 def test_a_right_text_needs_no_rounds() -> None:
