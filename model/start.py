@@ -1,5 +1,6 @@
 """An engine from names: model, device and drafter, with what can go wrong put into words."""
 
+import logging
 from pathlib import Path
 
 import torch
@@ -7,7 +8,10 @@ import torch
 from model.drafter import load_drafter
 from model.engine import Engine
 from model.load import ModelError, load
+from model.runner import STAGED
 from model.whisper import Cache
+
+logger = logging.getLogger(__name__)
 
 
 def start(
@@ -29,15 +33,19 @@ def start(
         )
     checkpoint = load(name)
     trained = load_drafter(Path(drafter).expanduser(), checkpoint) if drafter else None
-    needed = Cache.bytes_for(
-        checkpoint.config, slots, torch.float32 if device == "cpu" else torch.float16
-    )
+    dtype = torch.float32 if device == "cpu" else torch.float16
+    caches = Cache.bytes_for(checkpoint.config, slots + (0 if device == "cpu" else STAGED), dtype)
+    weights = sum(tensor.numel() for tensor in checkpoint.weights.values()) * dtype.itemsize
     free = _free_bytes(device)
-    if needed > free:
+    sizes = (
+        f"{name} needs {weights / 2**20:,.0f} MiB for its weights and {caches / 2**20:,.0f} MiB "
+        f"for {slots} slots"
+    )
+    if weights + caches > free:
         raise ModelError(
-            f"{slots} slots of {name} need {needed / 2**20:,.0f} MiB for their caches, and "
-            f"{free / 2**20:,.0f} MiB are free: take fewer slots or a smaller model"
+            f"{sizes}, and {free / 2**20:,.0f} MiB are free: take fewer slots or a smaller model"
         )
+    logger.info("%s, in %s on %s", sizes, str(dtype).removeprefix("torch."), device)
     try:
         return Engine(checkpoint, device=device, slots=slots, drafter=trained)
     except torch.OutOfMemoryError as error:
