@@ -29,9 +29,9 @@ from model.bench_rivals import (
     assistant_for,
     ctranslate2_directory,
 )
-from model.drafter import load_drafter
 from model.engine import Engine
 from model.load import Checkpoint
+from model.trained import load_drafter
 
 ENGINES = (
     "greedy",

@@ -16,7 +16,6 @@ from contextlib import suppress
 import numpy as np
 import torch
 
-from model.drafter import Trained
 from model.load import Checkpoint
 from model.mel import SAMPLE_RATE, SAMPLES_PER_STATE
 from model.pace import Pace
@@ -24,6 +23,7 @@ from model.proposers import Proposer, Reuse
 from model.requests import Failure, Hypothesis, Request, as_tuple, check
 from model.rows import Proposal, Row
 from model.runner import BUCKETS, STAGED, Facts, Runner
+from model.trained import Trained
 
 BLOCK = 8  # most candidates in a round
 

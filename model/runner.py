@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model.drafter import SlotDrafter, Trained
+from model.drafter import SlotDrafter
 from model.graphs import Graphs
 from model.load import Checkpoint
 from model.measure import median_seconds
@@ -23,6 +23,7 @@ from model.pace import Pace
 from model.phases import Phases, Slots
 from model.requests import Request, as_tuple
 from model.rows import Proposal, Row
+from model.trained import Trained
 from model.whisper import Whisper
 
 # A fitted window ends this long after the audio: with less, Whisper loops (3 of 50 test-other

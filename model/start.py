@@ -5,10 +5,10 @@ from pathlib import Path
 
 import torch
 
-from model.drafter import load_drafter
 from model.engine import Engine
 from model.load import ModelError, load
 from model.runner import STAGED
+from model.trained import load_drafter
 from model.whisper import Cache
 
 logger = logging.getLogger(__name__)

@@ -7,8 +7,9 @@ import pytest
 from model.bench_clips import BenchError, Clip
 from model.bench_field import ENGINES, Field, Plan, about
 from model.bench_rivals import Absent
-from model.drafter import Architecture, from_target, save_drafter
+from model.drafter import Architecture, from_target
 from model.load import ModelError
+from model.trained import save_drafter
 from model.whisper import Whisper
 from tests.tiny import tiny_checkpoint
 

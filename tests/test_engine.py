@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from model.drafter import Architecture, Trained, from_target, spread_taps
+from model.drafter import Architecture, from_target, spread_taps
 from model.engine import Engine
 from model.load import Checkpoint, ModelError
 from model.load import load as load_checkpoint
 from model.proposers import Proposer, Reuse
 from model.requests import Failure, Hypothesis, Request
+from model.trained import Trained
 from model.whisper import Whisper
 from tests.oracles import Adversary, Guesser, Oracle
 from tests.tiny import changed, tiny_checkpoint

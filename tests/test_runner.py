@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.drafter import Trained
 from model.engine import Engine
 from model.requests import Request
 from model.runner import Runner
+from model.trained import Trained
 from tests.test_engine import tiny_drafter
 from tests.tiny import tiny_checkpoint
 
