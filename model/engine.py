@@ -228,8 +228,7 @@ class Engine:
         if self.runner.drafter is None:
             return 0, 0
         block = self.runner.block
-        greedy = [row for row in rows if not row.sampled]
-        if self._pace is None or not greedy:
+        if self._pace is None or all(row.sampled for row in rows):
             return block, block
         return self._pace.choose(len(rows)), block
 

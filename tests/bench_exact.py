@@ -23,9 +23,9 @@ from model.decode import DRAFT, accept, sample, uniform, warm_softmax
 from model.engine import Engine
 from model.load import load
 from model.proposers import Proposer, Reuse
-from model.requests import Hypothesis, Request
+from model.requests import Request
 from tests.audio import recordings
-from tests.oracles import Adversary, Guesser, Oracle
+from tests.oracles import Adversary, Guesser, Oracle, run_shuffled
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "exactness.json"
 BLOCKS = (1, 2, 4, 8)
@@ -62,7 +62,7 @@ def tokens(model: str, files: int) -> dict[str, Any]:
         for name, proposer in proposers.items():
             for block in BLOCKS if name != "none" else (0,):
                 engine.runner.block, engine._proposer = block, proposer
-                for one in shuffled(engine, requests, f"{name} {block} {slots}"):
+                for one in run_shuffled(engine, requests, random.Random(f"{name} {block} {slots}")):
                     wanted = plain[one.request]
                     utterances += 1
                     compared += len(wanted)
@@ -79,19 +79,6 @@ def tokens(model: str, files: int) -> dict[str, Any]:
         "tokens_compared": compared,
         "mismatching_tokens": mismatches,
     }
-
-
-def shuffled(engine: Engine, requests: list[Request], seed: str) -> list[Hypothesis]:
-    """All decoded, arriving at random while others are under way."""
-    order = random.Random(seed)
-    waiting, results = order.sample(requests, k=len(requests)), []
-    while waiting or engine.occupied:
-        while waiting and engine.occupied < engine.slots and order.random() < 0.7:
-            engine.admit(waiting.pop())
-        for one in engine.step():
-            assert isinstance(one, Hypothesis)
-            results.append(one)
-    return results
 
 
 class Chain:

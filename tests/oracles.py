@@ -1,7 +1,10 @@
-"""Proposers that know the answer, or take care not to: for tests and benchmarks of the engine."""
+"""Proposers that know the answer, or take care not to, and random arrival: to try the engine with."""
 
 import random
 from collections.abc import Sequence
+
+from model.engine import Engine
+from model.requests import Hypothesis, Request
 
 
 class Oracle:
@@ -48,3 +51,16 @@ class Adversary(Oracle):
     def propose(self, limit: int) -> list[int]:
         block = super().propose(limit)
         return [*block[:-1], self._eot] if block else []
+
+
+def run_shuffled(engine: Engine, requests: list[Request], order: random.Random) -> list[Hypothesis]:
+    """Everything decoded, arriving in random order while others are under way."""
+    waiting, results = order.sample(requests, k=len(requests)), []
+    while waiting or engine.occupied:
+        while waiting and engine.occupied < engine.slots and order.random() < 0.8:
+            engine.admit(waiting.pop())
+        for one in engine.step():
+            assert isinstance(one, Hypothesis)
+            results.append(one)
+    assert len(results) == len(requests)
+    return results

@@ -19,7 +19,7 @@ from model.proposers import Proposer, Reuse
 from model.requests import Failure, Hypothesis, Request
 from model.trained import Trained
 from model.whisper import Whisper
-from tests.oracles import Adversary, Guesser, Oracle
+from tests.oracles import Adversary, Guesser, Oracle, run_shuffled
 from tests.tiny import changed, tiny_checkpoint
 
 CHECKPOINT = tiny_checkpoint()
@@ -265,19 +265,6 @@ PROPOSERS: dict[str, Callable[[Request], Proposer | None]] = {
 }
 
 
-def run(engine: Engine, requests: list[Request], order: random.Random) -> list[Hypothesis]:
-    """Everything decoded, arriving in random order while others are under way."""
-    waiting, results = order.sample(requests, k=len(requests)), []
-    while waiting or engine.occupied:
-        while waiting and engine.occupied < engine.slots and order.random() < 0.8:
-            engine.admit(waiting.pop())
-        for one in engine.step():
-            assert isinstance(one, Hypothesis)
-            results.append(one)
-    assert len(results) == len(requests)
-    return results
-
-
 @pytest.mark.parametrize("block", [1, 2, 4, 8])
 @pytest.mark.parametrize("name", PROPOSERS)
 @pytest.mark.parametrize("slots", [1, 2, 4, 8, 16])
@@ -288,7 +275,7 @@ def test_speculation_changes_no_token(name: str, block: int, slots: int) -> None
     accepted exactly when plain sampling would have drawn it.
     """
     engine = Engine(CHECKPOINT, slots=slots, proposer=PROPOSERS[name], block=block)
-    for one in run(engine, GREEDY + WARM, random.Random(f"{name} {block} {slots}")):
+    for one in run_shuffled(engine, GREEDY + WARM, random.Random(f"{name} {block} {slots}")):
         assert one.tokens == PLAIN[id(one.request)]
         assert one.accepted <= one.proposed
         # Each pass, the prefill included, gives one token of the target's own, or the accepted end.
@@ -303,7 +290,7 @@ def test_speculation_changes_no_token(name: str, block: int, slots: int) -> None
 def test_static_shapes_change_no_token(name: str, slots: int) -> None:
     """Padded buckets, staged prefills and moved slots, as graphs need them, run on the CPU too."""
     engine = Engine(CHECKPOINT, slots=slots, proposer=PROPOSERS[name], static=True)
-    for one in run(engine, GREEDY + WARM, random.Random(slots)):
+    for one in run_shuffled(engine, GREEDY + WARM, random.Random(slots)):
         assert one.tokens == PLAIN[id(one.request)]
 
 
@@ -339,7 +326,7 @@ def test_a_drafter_changes_no_greedy_token(
         proposer=PROPOSERS["reuse"] if slots % 2 else lambda _: None,
         static=static,
     )
-    results = run(engine, GREEDY, random.Random(slots))
+    results = run_shuffled(engine, GREEDY, random.Random(slots))
     assert all(one.tokens == PLAIN[id(one.request)] for one in results)
     assert sum(one.proposed - one.reused for one in results) > 0
 
@@ -358,7 +345,7 @@ def test_a_sampled_row_with_a_drafter_follows_from_its_seed_alone() -> None:
             proposer=PROPOSERS["reuse"],
             static=static,
         )
-        for one in run(engine, WARM + GREEDY, random.Random(static)):
+        for one in run_shuffled(engine, WARM + GREEDY, random.Random(static)):
             wanted = PLAIN | alone
             assert one.tokens == wanted[id(one.request)]
 
