@@ -83,7 +83,7 @@ def _encode(runner: Runner, ms: Ms) -> list[dict[str, float]]:
 def _mid_utterance(runner: Runner, rows: int) -> None:
     """Let every row have the past of a typical utterance's middle."""
     runner.state.lengths[:rows] = PAST
-    runner.state.states[:rows] = runner.window
+    runner.state.states[:rows] = runner.state.spoken[:rows] = runner.window
 
 
 def _target(runner: Runner, ms: Ms) -> list[dict[str, Any]]:

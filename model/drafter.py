@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from transformers import WhisperConfig
 
 from model.kernels import LinearGelu, pack
+from model.mel import SAMPLE_RATE, SAMPLES_PER_STATE
 from model.phases import Slots
 from model.whisper import Attention, CrossAttention, Whisper
 
@@ -29,13 +30,17 @@ class Architecture:
 
     layers: how many. block: candidates of a pass. taps: the target's decoder blocks whose outputs
     are the history, zero-based and ascending. vocabulary: ids that can be proposed, ascending;
-    None for all.
+    None for all. rope: text positions by rotation, else by the target's learned embeddings, as
+    Whisper has them. history, audio: the two memories; the paper's ablations leave one out.
     """
 
     layers: int
     block: int
     taps: tuple[int, ...]
     vocabulary: tuple[int, ...] | None = None
+    rope: bool = True
+    history: bool = True
+    audio: bool = True
 
 
 def spread_taps(blocks: int, count: int = 5) -> tuple[int, ...]:
@@ -46,6 +51,14 @@ def spread_taps(blocks: int, count: int = 5) -> tuple[int, ...]:
     first, last = (1, blocks - 3) if blocks > count + 2 else (0, blocks - 1)
     step = (last - first) / (count - 1)
     return tuple(sorted({round(first + index * step) for index in range(count)}))
+
+
+def spoken_states(samples: int, window: int) -> int:
+    """Encoder states that a drafter hears: those of the audio, rounded up to whole seconds.
+
+    Whisper's window goes on in silence, which tells a drafter nothing and costs it time.
+    """
+    return min(window, -(-samples // SAMPLE_RATE) * SAMPLE_RATE // SAMPLES_PER_STATE)
 
 
 def rotate(x: Tensor, positions: Tensor) -> Tensor:
@@ -75,31 +88,45 @@ class DrafterLayer(nn.Module):
 
 
 class ParallelDrafter(nn.Module):
-    """The network: history, audio and an anchor in, candidates' hidden states out."""
+    """The network: history, audio and anchors in, candidates' hidden states out."""
 
     def __init__(self, config: WhisperConfig, architecture: Architecture) -> None:
         super().__init__()
         width, heads = config.d_model, config.decoder_attention_heads
         self.architecture = architecture
-        self.history = nn.Linear(len(architecture.taps) * width, width, bias=False)
-        self.history_norm = nn.LayerNorm(width, eps=_EPSILON)
+        # Every layer has a projection of its own: each may begin as the state that enters the
+        # target's block from which the layer began.
+        self.history = nn.Linear(
+            len(architecture.taps) * width, architecture.layers * width, bias=False
+        )
         self.masks = nn.Parameter(torch.zeros(architecture.block, width))
         self.layers = nn.ModuleList(
             DrafterLayer(width, heads, config.decoder_ffn_dim) for _ in range(architecture.layers)
         )
         self.norm = nn.LayerNorm(width, eps=_EPSILON)
+        self.places = (
+            None if architecture.rope else nn.Embedding(config.max_target_positions, width)
+        )
 
     def remember(self, features: Tensor, positions: Tensor) -> list[tuple[Tensor, Tensor]]:
         """History keys and values per layer, [rows, n, heads, head width], of the target's taps.
 
         features: [rows, n, taps * width], concatenated; positions: [rows, n], absolute.
         """
-        states = self.history_norm(self.history(features))
+        pairs = []
+        states = self.history(features).chunk(len(self.layers), -1)
+        for layer, state in zip(self.layers, states, strict=True):
+            assert isinstance(layer, DrafterLayer)
+            _, k, v = layer.attention.split(layer.attention_norm(self._placed(state, positions)))
+            pairs.append((self._turned(k, positions), v))
+        return pairs
+
+    def hear(self, states: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Acoustic keys and values per layer, [rows, heads, m, head width], of encoder states."""
         pairs = []
         for layer in self.layers:
             assert isinstance(layer, DrafterLayer)
-            _, k, v = layer.attention.split(states)
-            pairs.append((rotate(k, positions), v))
+            pairs.append(layer.cross.project(states))
         return pairs
 
     def forward(
@@ -111,28 +138,54 @@ class ParallelDrafter(nn.Module):
         acoustic: list[tuple[Tensor, Tensor]],
         audible: Tensor,
     ) -> Tensor:
-        """Normalised hidden states of the masks: [rows, block, width].
+        """Normalised hidden states of the masks: [rows, anchors, block, width].
 
-        anchors: [rows, width], embeddings. positions: [rows], of the anchors. history: per layer
-        keys and values [rows, heads, m, head width], seen where `past` [rows, 1, 1, m] is true.
-        acoustic: the same over encoder states, seen where `audible` is.
+        Blocks of one row share its memories and are blind to each other. anchors: [rows, anchors,
+        width], embeddings. positions: [rows, anchors]. history: per layer keys and values [rows,
+        heads, m, head width], of which each anchor sees those where `past` [rows, anchors, m] is
+        true. acoustic: the same over encoder states, seen where `audible` [rows, 1, 1, states] is.
         """
-        rows, block = len(anchors), self.architecture.block + 1
-        x = torch.cat((anchors[:, None], self.masks.expand(rows, -1, -1)), 1)
-        places = positions[:, None] + torch.arange(block, device=x.device)
-        own = torch.ones(rows, 1, 1, block, dtype=torch.bool, device=x.device)
-        seen = torch.cat((past, own), -1)
+        rows, count, width = anchors.shape
+        block = self.architecture.block + 1
+        x = torch.cat((anchors[:, :, None], self.masks.expand(rows, count, -1, -1)), 2)
+        places = positions[..., None] + torch.arange(block, device=x.device)
+        x, places = x.view(rows, -1, width), places.view(rows, -1)
+        x = self._placed(x, places)
+        seen = self._seen(past, block)
         for index, layer in enumerate(self.layers):
             assert isinstance(layer, DrafterLayer)
             q, k, v = layer.attention.split(layer.attention_norm(x))
-            q, k = rotate(q, places), rotate(k, places)
-            keys = torch.cat((history[index][0], k.transpose(1, 2)), 2)
-            values = torch.cat((history[index][1], v.transpose(1, 2)), 2)
-            x = x + layer.attention.attend(q.transpose(1, 2), keys, values, seen)
-            x = x + layer.cross(layer.cross_norm(x), *acoustic[index], audible)
+            keys, values = self._turned(k, places).transpose(1, 2), v.transpose(1, 2)
+            if self.architecture.history:
+                keys = torch.cat((history[index][0], keys), 2)
+                values = torch.cat((history[index][1], values), 2)
+            q = self._turned(q, places).transpose(1, 2)
+            x = x + layer.attention.attend(q, keys, values, seen)
+            if self.architecture.audio:
+                x = x + layer.cross(layer.cross_norm(x), *acoustic[index], audible)
             x = x + layer.mlp_out(layer.mlp_in(layer.mlp_norm(x)))
-        out: Tensor = self.norm(x[:, 1:])
+        out: Tensor = self.norm(x.view(rows, count, block, width)[:, :, 1:])
         return out
+
+    def _seen(self, past: Tensor, block: int) -> Tensor:
+        """[rows, 1, anchors * block, m + anchors * block]: the anchor's past, and its own block."""
+        rows, count, _ = past.shape
+        own = torch.eye(count, dtype=torch.bool, device=past.device)
+        own = own.repeat_interleave(block, 0).repeat_interleave(block, 1).expand(rows, -1, -1)
+        if self.architecture.history:
+            own = torch.cat((past.repeat_interleave(block, 1), own), -1)
+        return own[:, None]
+
+    def _placed(self, x: Tensor, positions: Tensor) -> Tensor:
+        """With the embedding of each position added, where those are absolute."""
+        if self.places is None:
+            return x
+        # A block may overshoot the context; what it proposes there is never accepted.
+        placed: Tensor = self.places(positions.clamp(max=self.places.num_embeddings - 1))
+        return x + placed
+
+    def _turned(self, x: Tensor, positions: Tensor) -> Tensor:
+        return rotate(x, positions) if self.places is None else x
 
 
 class SlotDrafter:
@@ -190,9 +243,7 @@ class SlotDrafter:
     def hear(self, states: Tensor, first: int) -> None:
         """Project encoder states [rows, m, width] for the slots from `first` on."""
         last, m = first + len(states), states.shape[1]
-        for index, layer in enumerate(self._network.layers):
-            assert isinstance(layer, DrafterLayer)
-            k, v = layer.cross.project(states)
+        for index, (k, v) in enumerate(self._network.hear(states)):
             self._heard_keys[index, first:last, :, :m].copy_(k)
             self._heard_values[index, first:last, :, :m].copy_(v)
 
@@ -219,14 +270,14 @@ class SlotDrafter:
         self, slots: Slots, first: int, last: int, reach: int, heard: int
     ) -> tuple[Tensor, Tensor]:
         """Greedy candidates [rows, block], and the logits [rows, block, vocabulary] behind them."""
-        lengths, states = slots.lengths[first:last], slots.states[first:last]
+        lengths, spoken = slots.lengths[first:last], slots.spoken[first:last]
         device = lengths.device
-        past = torch.arange(reach, device=device) < lengths[:, None, None, None]
-        audible = torch.arange(heard, device=device) < states[:, None, None, None]
+        past = torch.arange(reach, device=device) < lengths[:, None, None]
+        audible = torch.arange(heard, device=device) < spoken[:, None, None, None]
         layers = range(len(self._network.layers))
         hidden = self._network(
-            self._embedding(slots.anchors[first:last]),
-            lengths,
+            self._embedding(slots.anchors[first:last, None]),
+            lengths[:, None],
             [
                 (self._keys[i, first:last, :, :reach], self._values[i, first:last, :, :reach])
                 for i in layers
@@ -240,7 +291,7 @@ class SlotDrafter:
                 for i in layers
             ],
             audible,
-        )
+        )[:, 0]
         logits = self._head(hidden) + self._bias
         if self._ids is None:
             return logits.argmax(-1), logits
@@ -254,15 +305,22 @@ def from_target(
 ) -> ParallelDrafter:
     """A fresh drafter whose layers begin as the target's decoder blocks `blocks`.
 
-    The history projection begins as the mean of the taps, the masks as small noise.
+    Each layer's history begins as the state that enters its block, where that is tapped, else as
+    the mean of the taps; the masks as small noise.
     """
     assert len(blocks) == architecture.layers
     network = ParallelDrafter(whisper.config, architecture)
     for layer, block in zip(network.layers, blocks, strict=True):
         layer.load_state_dict(whisper.decoder.layers[block].state_dict())
     network.norm.load_state_dict(whisper.decoder.norm.state_dict())
-    width, taps = whisper.config.d_model, len(architecture.taps)
+    width, taps = whisper.config.d_model, architecture.taps
     with torch.no_grad():
-        network.history.weight.copy_(torch.eye(width).repeat(1, taps) / taps)
+        for block, start in zip(blocks, network.history.weight.chunk(len(blocks)), strict=True):
+            shares = [float(tap == block - 1) for tap in taps]
+            if block - 1 not in taps:
+                shares = [1 / len(taps)] * len(taps)
+            start.copy_(torch.cat([share * torch.eye(width) for share in shares], 1))
         nn.init.normal_(network.masks, std=0.02)
+        if network.places is not None:
+            network.places.weight.copy_(whisper.decoder.positions)
     return network

@@ -30,7 +30,7 @@ class Drafter(Protocol):
         ...
 
     def hear(self, states: Tensor, first: int) -> None:
-        """Take encoder states [rows, m, width] of the slots from `first` on."""
+        """Take encoder states [rows, m, width] over speech, of the slots from `first` on."""
         ...
 
     def remember(self, features: Tensor, positions: Tensor, first: int) -> None:
@@ -42,7 +42,8 @@ class Drafter(Protocol):
     ) -> tuple[Tensor, Tensor]:
         """Candidates [rows, block] int64 and the logits [rows, block, vocabulary] behind them.
 
-        The token rules are applied to both.
+        The token rules are applied to both. reach, heard: static bounds of `slots.lengths` and
+        `slots.spoken`.
         """
         ...
 
@@ -51,13 +52,15 @@ class Drafter(Protocol):
 class Slots:
     """The device's side of the rows, by slot; allocated once.
 
-    lengths: cached positions. states: encoder states to hear. anchors: the newest emitted token.
-    emitted: tokens emitted so far. All int64 [slots], as are seeds; temperatures are float32.
+    lengths: cached positions. states: encoder states to hear; spoken: how many of those a drafter
+    hears. anchors: the newest emitted token. emitted: tokens emitted so far. All int64 [slots], as
+    are seeds; temperatures are float32.
     """
 
     cache: Cache
     lengths: Tensor
     states: Tensor
+    spoken: Tensor
     anchors: Tensor
     emitted: Tensor
     seeds: Tensor
@@ -79,6 +82,7 @@ class Slots:
             integers(),
             integers(),
             integers(),
+            integers(),
             torch.zeros(slots, device=device),
         )
 
@@ -92,6 +96,7 @@ class Slots:
         for tensor in (
             self.lengths,
             self.states,
+            self.spoken,
             self.anchors,
             self.emitted,
             self.seeds,
@@ -99,9 +104,12 @@ class Slots:
         ):
             tensor[target] = tensor[source]
 
-    def reset(self, first: int, seeds: list[int], temperatures: list[float]) -> None:
+    def reset(
+        self, first: int, spoken: list[int], seeds: list[int], temperatures: list[float]
+    ) -> None:
         """Begin transcripts in the slots from `first` on."""
         last = first + len(seeds)
+        self.spoken[first:last] = torch.tensor(spoken, dtype=torch.int64)
         self.lengths[first:last] = 0
         self.emitted[first:last] = 0
         self.seeds[first:last] = torch.tensor(seeds, dtype=torch.int64)
@@ -129,14 +137,17 @@ class Phases:
         shape = (count, block, tokens.vocabulary)
         self._distribution = torch.zeros(shape, device=device)
 
-    def encode(self, mel: Tensor, *, first: int) -> None:
-        """Hear log-mel [rows, bins, 2 * states] in the slots from `first` on."""
+    def encode(self, mel: Tensor, *, first: int, spoken: int) -> None:
+        """Hear log-mel [rows, bins, 2 * states] in the slots from `first` on.
+
+        spoken: of the states, how many hold speech in the longest row.
+        """
         states = self._whisper.encoder(mel)
         last = first + len(mel)
         self._whisper.decoder.write_cross(states, self._slots.cache.rows(first, last))
         self._slots.states[first:last] = states.shape[1]
         if self._drafter is not None:
-            self._drafter.hear(states, first)
+            self._drafter.hear(states[:, :spoken], first)
 
     def detect(self, *, first: int, last: int, heard: int) -> Tensor:
         """Logits of the languages, [rows, languages] in the token table's order.

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model.drafter import SlotDrafter
+from model.drafter import SlotDrafter, spoken_states
 from model.graphs import Graphs
 from model.load import Checkpoint
 from model.measure import median_seconds
@@ -92,11 +92,17 @@ class Runner:
         first = self._stage if self.static else slot
         batch = self._filled(rows)
         mel = self._mel([row.request.audio for row in batch], states)
-        self.graphs.call(
-            self._phases.encode, {"mel": mel.to(self.state.cache.self_keys.dtype)}, first=first
-        )
         requests = [row.request for row in batch]
-        self.state.reset(first, [r.seed for r in requests], [r.temperature for r in requests])
+        spoken = self._spoken(batch)
+        self.graphs.call(
+            self._phases.encode,
+            {"mel": mel.to(self.state.cache.self_keys.dtype)},
+            first=first,
+            spoken=states if self.static else max(spoken),
+        )
+        self.state.reset(
+            first, spoken, [r.seed for r in requests], [r.temperature for r in requests]
+        )
         self._detect_languages(batch, first, states)
         for row in rows:
             row.open(self.tokens, self.context)
@@ -148,7 +154,8 @@ class Runner:
         reach = self._reach(longest)
         heard = self._heard(max(self.states(row.request) for row in rows))
         if any(p.drafted for p in proposals):
-            self._draft(count, reach=reach, heard=heard, sampled=sampled)
+            spoken = self._heard(max(self._spoken(rows)))
+            self._draft(count, reach=reach, heard=spoken, sampled=sampled)
         k = max(p.count for p in proposals)
         if self.static and k:
             k = self.block
@@ -306,6 +313,10 @@ class Runner:
     def _heard(self, states: int) -> int:
         """Encoder states that attention looks at."""
         return self.window if self.static else states
+
+    def _spoken(self, rows: list[Row]) -> list[int]:
+        """Encoder states that a drafter hears, by row."""
+        return [spoken_states(len(row.request.audio), self.window) for row in rows]
 
     def _tensor(self, numbers: list[int]) -> Tensor:
         return torch.tensor(numbers, dtype=torch.int64, device=self._device)

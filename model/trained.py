@@ -96,4 +96,7 @@ def _architecture(facts: Mapping[str, Any]) -> Architecture:
         block=int(facts["block"]),
         taps=tuple(facts["taps"]),
         vocabulary=None if vocabulary is None else tuple(vocabulary),
+        rope=bool(facts["rope"]),
+        history=bool(facts["history"]),
+        audio=bool(facts["audio"]),
     )

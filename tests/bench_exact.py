@@ -90,7 +90,7 @@ class Chain:
         self._tokens = runner.tokens
         mel = runner._mel([audio], runner.window)
         with torch.inference_mode():
-            runner._phases.encode(mel, first=0)
+            runner._phases.encode(mel, first=0, spoken=mel.shape[-1] // 2)
         self._opening = self._tokens.opening([], "en", "transcribe")
         self._known: dict[tuple[int, ...], torch.Tensor] = {}
 

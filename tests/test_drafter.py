@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -7,6 +9,7 @@ from model.drafter import (
     SlotDrafter,
     from_target,
     rotate,
+    spoken_states,
     spread_taps,
 )
 from model.phases import Slots
@@ -67,7 +70,7 @@ class Stage:
             positions = torch.arange(done, done + piece)[None]
             self.drafter.remember(features[:, done : done + piece], positions, 0)
             done += piece
-        self.slots.lengths[0], self.slots.states[0], self.slots.anchors[0] = done, 100, 5
+        self.slots.lengths[0], self.slots.spoken[0], self.slots.anchors[0] = done, 100, 5
 
     @torch.inference_mode()
     def draft(self) -> tuple[torch.Tensor, torch.Tensor]:
@@ -135,3 +138,86 @@ def test_a_fresh_drafter_begins_as_the_target() -> None:
             layer.state_dict().values(), block.state_dict().values(), strict=True
         ):
             assert torch.equal(mine, theirs)
+
+
+def test_silence_behind_the_speech_is_not_heard() -> None:
+    """Encoder states behind the slot's spoken ones have no influence."""
+    stage = Stage([6])
+    stage.slots.spoken[0] = 60
+    before = stage.draft()[1].clone()
+    stage.drafter._heard_values[:, 0, :, 60:] += 9.0
+    assert torch.equal(stage.draft()[1], before)
+    stage.drafter._heard_values[:, 0, :, 59] += 9.0
+    assert not torch.allclose(stage.draft()[1], before, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("samples", "states"), [(2, 50), (16_000, 50), (16_001, 100), (480_000, 1500)]
+)
+def test_spoken_states_are_whole_seconds(samples: int, states: int) -> None:
+    assert spoken_states(samples, 1500) == states
+
+
+def test_packed_anchors_are_blind_to_each_other() -> None:
+    """Several blocks over one utterance say what each says alone."""
+    drafter, width = network(), CHECKPOINT.config.d_model
+    generator = torch.Generator().manual_seed(3)
+    features = torch.randn(1, 9, 2 * width, generator=generator)
+    anchors = torch.randn(1, 3, width, generator=generator)
+    places = torch.tensor([[2, 5, 6]])
+    history = [
+        (k.transpose(1, 2), v.transpose(1, 2))
+        for k, v in drafter.remember(features, torch.arange(9)[None])
+    ]
+    acoustic = drafter.hear(torch.randn(1, 20, width, generator=generator))
+    past = torch.arange(9) < places[..., None]
+    audible = torch.ones(1, 1, 1, 20, dtype=torch.bool)
+    with torch.no_grad():
+        together = drafter(anchors, places, history, past, acoustic, audible)
+        for at in range(3):
+            one = slice(at, at + 1)
+            alone = drafter(
+                anchors[:, one], places[:, one], history, past[:, one], acoustic, audible
+            )
+            assert torch.allclose(together[:, one], alone, atol=1e-5)
+
+
+@pytest.mark.parametrize("lacking", ["history", "audio"])
+def test_a_memory_can_be_left_out(lacking: str) -> None:
+    """For the ablations: without one of the memories its content changes nothing."""
+    whole = network().architecture
+    architecture = replace(whole, history=lacking != "history", audio=lacking != "audio")
+    torch.manual_seed(1)
+    drafter = from_target(target(), architecture, blocks=(0, 1))
+    outputs = []
+    for seed in (4, 5):
+        generator = torch.Generator().manual_seed(seed)
+        memory = torch.randn(1, 6, 2 * CHECKPOINT.config.d_model, generator=generator)
+        audio = torch.randn(1, 20, CHECKPOINT.config.d_model, generator=generator)
+        history = [
+            (k.transpose(1, 2), v.transpose(1, 2))
+            for k, v in drafter.remember(
+                memory if lacking == "history" else torch.ones_like(memory),
+                torch.arange(6)[None],
+            )
+        ]
+        heard = drafter.hear(audio if lacking == "audio" else torch.ones_like(audio))
+        with torch.no_grad():
+            outputs.append(
+                drafter(
+                    torch.ones(1, 1, CHECKPOINT.config.d_model),
+                    torch.tensor([[6]]),
+                    history,
+                    torch.ones(1, 1, 6, dtype=torch.bool),
+                    heard,
+                    torch.ones(1, 1, 1, 20, dtype=torch.bool),
+                )
+            )
+    assert torch.equal(*outputs)
+
+
+def test_absolute_positions_tell_places_apart() -> None:
+    """Without rotation the target's learned embeddings mark text positions."""
+    drafter = from_target(target(), replace(network().architecture, rope=False), blocks=(0, 1))
+    assert drafter.places is not None
+    assert torch.equal(drafter.places.weight, target().decoder.positions)

@@ -34,11 +34,11 @@ class Bench:
         generator = torch.Generator().manual_seed(1)
         self.mel = torch.randn(ROWS, 80, 200, generator=generator)
         self.tokens = torch.randint(200, (ROWS, 12), generator=generator)
-        self.slots.reset(0, [1, 2, 3], [0.0, 0.7, 1.0])
+        self.slots.reset(0, [100, 50, 80], [1, 2, 3], [0.0, 0.7, 1.0])
 
     def prefilled(self) -> None:
         """Encode and prefill, eagerly."""
-        self.phases.encode(self.mel, first=0)
+        self.phases.encode(self.mel, first=0, spoken=100)
         self.phases.prefill(**self.opening(), first=0, reach=64, heard=100, sampled=True)
 
     def opening(self) -> dict[str, Tensor]:
@@ -69,7 +69,11 @@ class Bench:
 
 Phase = tuple[Callable[[Bench], Callable[..., Any]], Callable[[Bench], dict[str, Tensor]], bool]
 PHASES: dict[str, Phase] = {
-    "encode": (lambda b: partial(b.phases.encode, first=2), lambda b: {"mel": b.mel}, False),
+    "encode": (
+        lambda b: partial(b.phases.encode, first=2, spoken=100),
+        lambda b: {"mel": b.mel},
+        False,
+    ),
     "detect": (lambda b: partial(b.phases.detect, first=0, last=3, heard=100), lambda _: {}, True),
     "prefill": (
         lambda b: partial(b.phases.prefill, first=0, reach=64, heard=100, sampled=True),
@@ -104,7 +108,7 @@ def test_a_traced_phase_replays_the_eager_call(name: str) -> None:
         if prefilled:
             bench.prefilled()
         else:
-            bench.phases.encode(bench.mel, first=0)
+            bench.phases.encode(bench.mel, first=0, spoken=100)
     wanted = make(eager)(**inputs(eager))
 
     # Traced with other values than it is replayed with: nothing may be baked in.
