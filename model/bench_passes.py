@@ -124,7 +124,15 @@ def _draft(runner: Runner, tokens: TokenTable, ms: Ms) -> list[dict[str, Any]]:
         def forward(
             anchors: Tensor, *, reach: int, heard: int, drafter: SlotDrafter = drafter
         ) -> Tensor:
-            return drafter.draft(runner.state, 0, len(anchors), reach, heard)[0]
+            named = []
+
+            def choose(logits: Tensor, ids: Tensor | None, at: int) -> Tensor:  # noqa: ARG001
+                best = logits.argmax(-1)
+                named.append(best if ids is None else ids[best])
+                return named[-1]
+
+            drafter.draft(runner.state, len(anchors), reach, heard, choose)
+            return torch.cat(named, 1)
 
         times = {}
         for rows in ROWS:

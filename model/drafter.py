@@ -17,7 +17,7 @@ from transformers import WhisperConfig
 
 from model.kernels import LinearGelu, pack
 from model.mel import SAMPLE_RATE, SAMPLES_PER_STATE
-from model.phases import Slots
+from model.phases import Choose, Slots
 from model.whisper import Attention, CrossAttention, Whisper
 
 _EPSILON = 1e-5  # of the layer norms
@@ -218,7 +218,6 @@ class SlotDrafter:
         self._ids: Tensor | None = None
         self._bias = bias
         self._head: nn.Module = whisper.decoder.head
-        self._vocabulary = len(everything)
         if architecture.vocabulary is not None:
             self._ids = torch.tensor(architecture.vocabulary, device=positions.device)
             cut = nn.Linear(config.d_model, len(self._ids), bias=False)
@@ -266,38 +265,25 @@ class SlotDrafter:
         for tensor in (self._keys, self._values, self._heard_keys, self._heard_values):
             tensor[:, first:last].zero_()
 
-    def draft(
-        self, slots: Slots, first: int, last: int, reach: int, heard: int
-    ) -> tuple[Tensor, Tensor]:
-        """Greedy candidates [rows, block], and the logits [rows, block, vocabulary] behind them."""
-        lengths, spoken = slots.lengths[first:last], slots.spoken[first:last]
+    def draft(self, slots: Slots, rows: int, reach: int, heard: int, choose: Choose) -> None:
+        """All candidates at once, for slots 0 … rows - 1."""
+        lengths, spoken = slots.lengths[:rows], slots.spoken[:rows]
         device = lengths.device
         past = torch.arange(reach, device=device) < lengths[:, None, None]
         audible = torch.arange(heard, device=device) < spoken[:, None, None, None]
         layers = range(len(self._network.layers))
         hidden = self._network(
-            self._embedding(slots.anchors[first:last, None]),
+            self._embedding(slots.anchors[:rows, None]),
             lengths[:, None],
-            [
-                (self._keys[i, first:last, :, :reach], self._values[i, first:last, :, :reach])
-                for i in layers
-            ],
+            [(self._keys[i, :rows, :, :reach], self._values[i, :rows, :, :reach]) for i in layers],
             past,
             [
-                (
-                    self._heard_keys[i, first:last, :, :heard],
-                    self._heard_values[i, first:last, :, :heard],
-                )
+                (self._heard_keys[i, :rows, :, :heard], self._heard_values[i, :rows, :, :heard])
                 for i in layers
             ],
             audible,
         )[:, 0]
-        logits = self._head(hidden) + self._bias
-        if self._ids is None:
-            return logits.argmax(-1), logits
-        whole = logits.new_full((*logits.shape[:-1], self._vocabulary), -torch.inf)
-        whole[..., self._ids] = logits
-        return self._ids[logits.argmax(-1)], whole
+        choose(self._head(hidden) + self._bias, self._ids, 0)
 
 
 def from_target(

@@ -16,6 +16,18 @@ from model.tokens import TokenTable
 from model.whisper import Cache, Whisper
 
 
+class Choose(Protocol):
+    """Takes what a drafter says of some candidates, and names them."""
+
+    def __call__(self, logits: Tensor, ids: Tensor | None, at: int) -> Tensor:
+        """Tokens [rows, n] int64 of candidates at … at + n - 1.
+
+        logits: [rows, n, vocabulary], with the token rules applied; ids: int64 [vocabulary], the
+        tokens that they are of, where those are not all.
+        """
+        ...
+
+
 class Drafter(Protocol):
     """A network that proposes tokens from what the target has computed."""
 
@@ -37,13 +49,10 @@ class Drafter(Protocol):
         """Take the taps [rows, n, taps * width] at absolute positions [rows, n]."""
         ...
 
-    def draft(
-        self, slots: "Slots", first: int, last: int, reach: int, heard: int
-    ) -> tuple[Tensor, Tensor]:
-        """Candidates [rows, block] int64 and the logits [rows, block, vocabulary] behind them.
+    def draft(self, slots: "Slots", rows: int, reach: int, heard: int, choose: Choose) -> None:
+        """Have `choose` name every candidate of slots 0 … rows - 1, in order, one or more at once.
 
-        The token rules are applied to both. reach, heard: static bounds of `slots.lengths` and
-        `slots.spoken`.
+        reach, heard: static bounds of `slots.lengths` and `slots.spoken`.
         """
         ...
 
@@ -195,17 +204,32 @@ class Phases:
     def draft(self, *, rows: int, reach: int, heard: int, sampled: bool) -> None:
         """Let the drafter propose for slots 0 … rows - 1; `verify` finds the result."""
         assert self._drafter is not None
+        choose = self._sampled if sampled else self._greedy
+        self._drafter.draft(self._slots, rows, reach, heard, choose)
+
+    def _greedy(self, logits: Tensor, ids: Tensor | None, at: int) -> Tensor:
+        best = logits.argmax(-1)
+        return self._keep(best if ids is None else ids[best], at)
+
+    def _sampled(self, logits: Tensor, ids: Tensor | None, at: int) -> Tensor:
+        """Each from its distribution, which acceptance will ask for; greedy where T = 0."""
+        rows, n, _ = logits.shape
         slots = self._slots
-        candidates, logits = self._drafter.draft(slots, 0, rows, reach, heard)
-        if sampled:
-            warm = warm_softmax(logits, slots.temperatures[:rows])
-            positions = slots.emitted[:rows, None] + torch.arange(
-                candidates.shape[1], device=candidates.device
-            )
-            drawn = sample(warm, uniform(slots.seeds[:rows, None], positions, DRAFT))
-            candidates = torch.where(slots.temperatures[:rows, None] > 0, drawn, candidates)
-            self._distribution[:rows].copy_(warm)
-        self._drafted[:rows].copy_(candidates)
+        if ids is not None:
+            whole = logits.new_full((rows, n, self._distribution.shape[-1]), -torch.inf)
+            whole[..., ids] = logits
+            logits = whole
+        warm = warm_softmax(logits, slots.temperatures[:rows])
+        self._distribution[:rows, at : at + n].copy_(warm)
+        positions = slots.emitted[:rows, None] + torch.arange(at, at + n, device=logits.device)
+        drawn = sample(warm, uniform(slots.seeds[:rows, None], positions, DRAFT))
+        hot = slots.temperatures[:rows, None] > 0
+        return self._keep(torch.where(hot, drawn, logits.argmax(-1)), at)
+
+    def _keep(self, candidates: Tensor, at: int) -> Tensor:
+        rows, n = candidates.shape
+        self._drafted[:rows, at : at + n].copy_(candidates)
+        return candidates
 
     def verify(
         self,

@@ -73,8 +73,20 @@ class Stage:
         self.slots.lengths[0], self.slots.spoken[0], self.slots.anchors[0] = done, 100, 5
 
     @torch.inference_mode()
-    def draft(self) -> tuple[torch.Tensor, torch.Tensor]:
-        return self.drafter.draft(self.slots, 0, 1, 64, 100)
+    def draft(self, slot: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+        """Candidates [1, block] and logits over the whole vocabulary, -inf where it was cut."""
+        named: list[torch.Tensor] = []
+
+        def choose(logits: torch.Tensor, ids: torch.Tensor | None, at: int) -> torch.Tensor:
+            assert at == 0
+            whole = torch.full((*logits.shape[:2], CHECKPOINT.tokens.vocabulary), -torch.inf)
+            whole[..., slice(None) if ids is None else ids] = logits
+            named.extend((whole.argmax(-1), whole))
+            return whole.argmax(-1)
+
+        self.drafter.draft(self.slots, slot + 1, 64, 100, choose)
+        candidates, logits = named
+        return candidates[slot:], logits[slot:]
 
 
 @pytest.mark.parametrize("pieces", [[6], [1, 2, 3], [2, 4]])
@@ -111,8 +123,7 @@ def test_a_moved_slot_drafts_the_same() -> None:
     candidates, logits = stage.draft()
     stage.slots.move(0, 1, 6, 100)
     stage.drafter.move(0, 1, 6, 100)
-    with torch.inference_mode():
-        again = stage.drafter.draft(stage.slots, 1, 2, 64, 100)
+    again = stage.draft(1)
     assert torch.equal(again[0], candidates)
     assert torch.equal(again[1], logits)
 
