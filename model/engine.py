@@ -20,6 +20,7 @@ from model.load import Checkpoint
 from model.mel import SAMPLE_RATE, SAMPLES_PER_STATE
 from model.pace import Pace
 from model.proposers import Proposer, Reuse
+from model.reading import Reader
 from model.requests import Failure, Hypothesis, Request, as_tuple, check
 from model.rows import Proposal, Row
 from model.runner import BUCKETS, STAGED, Facts, Runner
@@ -37,8 +38,9 @@ class Engine:
     """Whisper behind slots.
 
     slots: how many utterances are decoded at once; their caches are allocated here, once.
-    drafter: a trained network that proposes. proposer: makes a request's own proposer; by default
-    its `previous` tokens are reused. block: most candidates of a round. static: whether shapes are
+    drafter: a trained network that proposes in every round. reader: one that proposes a whole text
+    at the start. proposer: makes a request's own proposer; by default its `previous` tokens are
+    reused, and then nothing is read. block: most candidates of a round. static: whether shapes are
     few and batches padded, as graphs need; by default on CUDA.
     Raises torch.OutOfMemoryError when the caches do not fit the device.
     """
@@ -53,6 +55,7 @@ class Engine:
         device: str = "cpu",
         slots: int = 4,
         drafter: Trained | None = None,
+        reader: Reader | None = None,
         proposer: Callable[[Request], Proposer | None] = reuse_previous,
         block: int = BLOCK,
         static: bool | None = None,
@@ -69,6 +72,7 @@ class Engine:
             device=torch.device(device),
             slots=slots,
             drafter=drafter,
+            reader=reader,
             block=block,
             static=device != "cpu" if static is None else static,
         )
@@ -195,7 +199,9 @@ class Engine:
         """Give `requests` the slots behind the last row and emit the first tokens of each."""
         slot = len(self._rows)
         rows = [self._row(request) for request in requests]
-        self.runner.hear(rows, slot, states)
+        for row, reading in zip(rows, self.runner.hear(rows, slot, states), strict=True):
+            if row.proposer is None and reading:
+                row.proposer = Reuse([*reading, self.tokens.eot])
         proposals = [row.propose(row.budget, 0) for row in rows]
         facts = self.runner.open(rows, proposals, slot, states)
         self._rows += rows

@@ -125,16 +125,30 @@ class Slots:
         self.temperatures[first:last] = torch.tensor(temperatures)
 
 
+class Reader(Protocol):
+    """A network that reads the whole utterance from the encoder's states at once."""
+
+    def read(self, states: Tensor, spoken: Tensor) -> Tensor:
+        """Names int64 [rows, steps] of states [rows, m, width], of which spoken [rows] count."""
+        ...
+
+
 class Phases:
-    """The target's phases over `slots`, and its drafter's, if it has one."""
+    """The target's phases over `slots`, and those of its drafter and reader, if it has them."""
 
     def __init__(
-        self, whisper: Whisper, tokens: TokenTable, slots: Slots, drafter: Drafter | None
+        self,
+        whisper: Whisper,
+        tokens: TokenTable,
+        slots: Slots,
+        drafter: Drafter | None,
+        reader: Reader | None = None,
     ) -> None:
         device = slots.lengths.device
         self._whisper = whisper
         self._slots = slots
         self._drafter = drafter
+        self._reader = reader
         self._taps = () if drafter is None else drafter.taps
         self._eot, self._sot, self._no_speech = tokens.eot, tokens.sot, tokens.no_speech
         self._bias = tokens.bias(first=False).to(device)
@@ -146,10 +160,11 @@ class Phases:
         shape = (count, block, tokens.vocabulary)
         self._distribution = torch.zeros(shape, device=device)
 
-    def encode(self, mel: Tensor, *, first: int, spoken: int) -> None:
+    def encode(self, mel: Tensor, *, first: int, spoken: int) -> Tensor | None:
         """Hear log-mel [rows, bins, 2 * states] in the slots from `first` on.
 
-        spoken: of the states, how many hold speech in the longest row.
+        spoken: of the states, how many hold speech in the longest row. Returns what the reader
+        reads, if there is one.
         """
         states = self._whisper.encoder(mel)
         last = first + len(mel)
@@ -157,6 +172,9 @@ class Phases:
         self._slots.states[first:last] = states.shape[1]
         if self._drafter is not None:
             self._drafter.hear(states[:, :spoken], first)
+        if self._reader is None:
+            return None
+        return self._reader.read(states[:, :spoken], self._slots.spoken[first:last])
 
     def detect(self, *, first: int, last: int, heard: int) -> Tensor:
         """Logits of the languages, [rows, languages] in the token table's order.

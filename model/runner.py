@@ -21,6 +21,7 @@ from model.measure import median_seconds
 from model.mel import SAMPLE_RATE, SAMPLES_PER_STATE, LogMel
 from model.pace import Pace
 from model.phases import Phases, Slots
+from model.reading import Reader, SlotReader, collapse
 from model.requests import Request, as_tuple
 from model.rows import Proposal, Row
 from model.trained import Trained
@@ -51,6 +52,7 @@ class Runner:
         drafter: Trained | None,
         block: int,
         static: bool,
+        reader: Reader | None = None,
     ) -> None:
         config = checkpoint.config
         on_cpu = device.type == "cpu"
@@ -70,12 +72,15 @@ class Runner:
         self.state = Slots.allocate(self.whisper, room, self.block)
         self.drafter: SlotDrafter | None = None
         self._acceptance: tuple[float, ...] = ()
+        bias = self.tokens.bias(first=False).to(device)
         if drafter is not None:
-            bias = self.tokens.bias(first=False).to(device)
             self.drafter = SlotDrafter(drafter.network, self.whisper, bias, room, packed=on_cpu)
             self._acceptance = drafter.acceptance
         self._mel = LogMel(config.num_mel_bins).to(device)
-        self._phases = Phases(self.whisper, self.tokens, self.state, self.drafter)
+        self._reader = (
+            None if reader is None else SlotReader(reader, self.whisper, bias, packed=on_cpu)
+        )
+        self._phases = Phases(self.whisper, self.tokens, self.state, self.drafter, self._reader)
 
     def states(self, request: Request) -> int:
         """Encoder states that the request is decoded with."""
@@ -84,28 +89,32 @@ class Runner:
         heard = -(-len(request.audio) // SAMPLES_PER_STATE)
         return min(self.window, (-(-heard // _WINDOW_STEP) + 1) * _WINDOW_STEP)
 
-    def hear(self, rows: list[Row], slot: int, states: int) -> None:
+    def hear(self, rows: list[Row], slot: int, states: int) -> list[list[int]]:
         """Encode the audio of `rows`, which share a window and take the slots from `slot` on.
 
-        Fills in each row's language and opening.
+        Fills in each row's language and opening. Returns what the reader reads of each: tokens,
+        or nothing where there is no reader.
         """
         first = self._stage if self.static else slot
         batch = self._filled(rows)
         mel = self._mel([row.request.audio for row in batch], states)
         requests = [row.request for row in batch]
         spoken = self._spoken(batch)
-        self.graphs.call(
+        self.state.reset(
+            first, spoken, [r.seed for r in requests], [r.temperature for r in requests]
+        )
+        read = self.graphs.call(
             self._phases.encode,
             {"mel": mel.to(self.state.cache.self_keys.dtype)},
             first=first,
             spoken=states if self.static else max(spoken),
         )
-        self.state.reset(
-            first, spoken, [r.seed for r in requests], [r.temperature for r in requests]
-        )
         self._detect_languages(batch, first, states)
         for row in rows:
             row.open(self.tokens, self.context)
+        return (
+            [[]] * len(rows) if read is None else [collapse(n) for n in read.tolist()[: len(rows)]]
+        )
 
     def open(
         self, rows: list[Row], proposals: list[Proposal], slot: int, states: int
@@ -190,13 +199,13 @@ class Runner:
         return max(b for b in BUCKETS if b <= half) if self.static else half
 
     def give_up_drafter(self) -> bool:
-        """Free the drafter's memory. False if there was none left to free.
+        """Free the drafter's memory, and the reader's. False if there was none left to free.
 
         Captured graphs refer to it, so that from now on nothing is replayed.
         """
-        had = self.drafter is not None
+        had = self.drafter is not None or self._reader is not None
         self.graphs.forget()
-        self.drafter = None
+        self.drafter = self._reader = None
         self._phases = Phases(self.whisper, self.tokens, self.state, None)
         return had
 

@@ -11,6 +11,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from model.drafter import SlotDrafter
 from model.phases import Phases, Slots
+from model.reading import ReaderArchitecture, SlotReader, from_encoder
 from model.whisper import Whisper
 from tests.test_engine import tiny_drafter
 from tests.tiny import tiny_checkpoint
@@ -30,7 +31,10 @@ class Bench:
         self.slots = Slots.allocate(whisper, 8, block=8)
         bias = CHECKPOINT.tokens.bias(first=False)
         self.drafter = SlotDrafter(tiny_drafter().network, whisper, bias, 8, packed=False)
-        self.phases = Phases(whisper, CHECKPOINT.tokens, self.slots, self.drafter)
+        torch.manual_seed(2)
+        network = from_encoder(whisper, ReaderArchitecture(2, tuple(range(0, 200, 3))))
+        reader = SlotReader(network, whisper, bias, packed=False)
+        self.phases = Phases(whisper, CHECKPOINT.tokens, self.slots, self.drafter, reader)
         generator = torch.Generator().manual_seed(1)
         self.mel = torch.randn(ROWS, 80, 200, generator=generator)
         self.tokens = torch.randint(200, (ROWS, 12), generator=generator)

@@ -1,0 +1,85 @@
+import random
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.engine import Engine
+from model.reading import (
+    NOTHING,
+    Reader,
+    ReaderArchitecture,
+    SlotReader,
+    collapse,
+    from_encoder,
+)
+from model.whisper import Whisper
+from tests.oracles import run_shuffled
+from tests.test_engine import CHECKPOINT, GREEDY, PLAIN, WARM, tiny_drafter
+
+VOCABULARY = tuple(range(0, 200, 3))
+TARGET = Whisper.from_weights(
+    CHECKPOINT.config, CHECKPOINT.weights, torch.device("cpu"), torch.float32
+)
+
+
+def tiny_reader() -> Reader:
+    """Untrained: it reads something, seldom what the target says."""
+    torch.manual_seed(5)
+    return from_encoder(TARGET, ReaderArchitecture(2, VOCABULARY))
+
+
+@given(st.lists(st.integers(NOTHING, 3)))
+def test_a_reading_collapses(names: list[int]) -> None:
+    """Equal neighbours are one token; what lies between two makes them two."""
+    text = collapse(names)
+    assert NOTHING not in text
+    assert len(text) <= len(names)
+    doubled = [name for name in names for _ in range(2)]
+    assert collapse(doubled) == text
+    parted = [piece for token in text for piece in (token, NOTHING)]
+    assert collapse(parted) == text
+
+
+def test_silence_behind_the_speech_is_not_read() -> None:
+    """What lies behind the spoken states changes nothing, and nothing is read there."""
+    reader = SlotReader(tiny_reader(), TARGET, CHECKPOINT.tokens.bias(first=False), packed=False)
+    states = torch.randn(2, 100, 32, generator=torch.Generator().manual_seed(1))
+    spoken = torch.tensor([100, 50])
+    with torch.inference_mode():
+        names = reader.read(states, spoken)
+        states[1, 50:] = 9.0
+        again = reader.read(states, spoken)
+        alone = reader.read(states[1:, :50], spoken[1:])
+    assert torch.equal(names, again)
+    assert (names[1, 25:] == NOTHING).all()
+    assert torch.equal(names[1:, :25], alone)
+    assert set(names.flatten().tolist()) <= {NOTHING, *VOCABULARY}
+
+
+def test_suppressed_tokens_are_not_read() -> None:
+    bias = torch.zeros(CHECKPOINT.tokens.vocabulary)
+    bias[list(VOCABULARY[1:])] = -torch.inf
+    reader = SlotReader(tiny_reader(), TARGET, bias, packed=False)
+    with torch.inference_mode():
+        names = reader.read(torch.randn(1, 100, 32), torch.tensor([100]))
+    assert set(names.flatten().tolist()) <= {NOTHING, VOCABULARY[0]}
+
+
+@pytest.mark.parametrize("static", [False, True])
+@pytest.mark.parametrize("slots", [1, 2, 4, 8])
+@pytest.mark.parametrize("drafted", [False, True])
+def test_a_reader_changes_no_token(slots: int, static: bool, drafted: bool) -> None:
+    """Alone, or before a drafter; sampled rows, too, as long as no drafter draws for them."""
+    engine = Engine(
+        CHECKPOINT,
+        slots=slots,
+        reader=tiny_reader(),
+        drafter=tiny_drafter() if drafted else None,
+        static=static,
+    )
+    requests = GREEDY if drafted else GREEDY + WARM
+    results = run_shuffled(engine, requests, random.Random(slots))
+    assert all(one.tokens == PLAIN[id(one.request)] for one in results)
+    assert sum(one.proposed for one in results)
