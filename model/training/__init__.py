@@ -1,0 +1,1 @@
+"""Making drafters: audio in, a trained network out. Nothing that serves imports from here."""
