@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-ROOMS = PROJECT["tool"]["setuptools"]["packages"]
+ROOMS = sorted({name.split(".")[0] for name in PROJECT["tool"]["setuptools"]["packages"]})
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -90,7 +90,7 @@ def draw(rng: np.random.Generator, pitches: tuple[float, float], *, recorded: bo
 
 def resize(speech: Audio, rate: int, size: float) -> Audio:
     """Play `speech` `size` times as fast, at 16 kHz: pitch and formants rise by that factor."""
-    import soxr  # noqa: PLC0415 - only training and the daemon need it
+    import soxr  # noqa: PLC0415  (an extra's)
 
     return np.asarray(soxr.resample(speech, rate * size, SAMPLE_RATE), np.float32)
 
@@ -149,7 +149,7 @@ def _noise(
 
 def _telephoned(clip: Audio) -> Audio:
     """Through a line of 300 … 3400 Hz at 8 kHz in μ-law of 8 bits (as G.711's curve), and back."""
-    import soxr  # noqa: PLC0415 - see resize
+    import soxr  # noqa: PLC0415  (an extra's)
 
     narrow = soxr.resample(clip, SAMPLE_RATE, _TELEPHONE_RATE)
     hertz = np.fft.rfftfreq(len(narrow), 1 / _TELEPHONE_RATE)

@@ -3,7 +3,6 @@
 Both speak on one thread; nothing but the arguments decides what is said and how.
 """
 
-import shutil
 import subprocess
 import tempfile
 import unicodedata
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, assert_never
 
 import numpy as np
+import soundfile
 from numpy.typing import NDArray
 
 _FLITE_TIMEOUT_S = 120
@@ -37,6 +37,20 @@ class Voice:
     def name(self) -> str:
         """As the manifest's column `speaker` begins."""
         return f"{self.synthesiser}-{self.variant}"
+
+    def check(self) -> None:
+        """Raises VoiceError when the synthesiser, or this voice of it, is not installed."""
+        match self.synthesiser:
+            case "hibari":
+                _hibari(self.variant)
+            case "flite":
+                if self.variant not in _flite_voices():
+                    raise VoiceError(
+                        f"flite has no voice {self.variant}: install your system's full flite, "
+                        "or leave that voice out"
+                    )
+            case unknown:
+                assert_never(unknown)
 
     def speak(
         self, text: str, *, pace: float, pitch: float, seed: int
@@ -68,17 +82,10 @@ VOICES = (
 _FLITE_PITCH_HZ = {"awb": 127, "kal16": 90, "slt": 170}  # as measured
 
 
-def check_voices() -> None:
-    """Raises VoiceError when a synthesiser is not installed."""
-    if shutil.which("flite") is None:
-        raise VoiceError("flite is not installed: apt install flite (Debian), then run again")
-    _hibari("heart")
-
-
 @cache
 def _hibari(name: str) -> Any:
     try:
-        from hibari import Hibari  # noqa: PLC0415 - only training needs it
+        from hibari import Hibari  # noqa: PLC0415  (an extra's)
     except ImportError:
         raise VoiceError(
             "hibari-tts is not installed: pip install 'captiond[training]', then run again"
@@ -86,11 +93,25 @@ def _hibari(name: str) -> Any:
     return Hibari(name, threads=1)
 
 
+@cache
+def _flite_voices() -> frozenset[str]:
+    try:
+        listed = subprocess.run(
+            ["flite", "-lv"],  # noqa: S607  (wherever the system keeps it)
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise VoiceError("flite is not installed: apt install flite (on Debian)") from None
+    return frozenset(listed.stdout.partition(":")[2].split())
+
+
 def _speak_hibari(
     name: str, text: str, pace: float, pitch: float, seed: int
 ) -> tuple[NDArray[np.float32], int]:
     """As hibari's own call, save that its fundamental, the last of the net's outputs, is scaled."""
-    from hibari import dsp  # noqa: PLC0415 - see _hibari
+    from hibari import dsp  # noqa: PLC0415  (an extra's)
 
     voice = _hibari(name)
     rng = np.random.default_rng(seed)
@@ -108,8 +129,6 @@ def _speak_hibari(
 def _speak_flite(
     name: str, text: str, pace: float, pitch: float
 ) -> tuple[NDArray[np.float32], int]:
-    import soundfile  # noqa: PLC0415 - see _hibari
-
     with tempfile.TemporaryDirectory(prefix="captiond-flite-") as folder:
         said, heard = Path(folder, "said.txt"), Path(folder, "heard.wav")
         said.write_text(_ascii(text), encoding="ascii")
@@ -117,7 +136,7 @@ def _speak_flite(
         if name in _FLITE_PITCH_HZ:
             command += ["--setf", f"int_f0_target_mean={_FLITE_PITCH_HZ[name] * pitch:.1f}"]
         try:
-            subprocess.run(  # noqa: S603 - arguments of our own
+            subprocess.run(  # noqa: S603  (arguments of our own)
                 [*command, "-f", str(said), "-o", str(heard)],
                 check=True,
                 capture_output=True,

@@ -1,6 +1,6 @@
-"""Prose into passages: stretches of consecutive sentences that read as clips of 3 … 28 s.
+"""Prose into excerpts: stretches of consecutive sentences that read as clips of 3 … 28 s.
 
-A passage never straddles a chapter, a book, or a sentence that was left out.
+An excerpt never straddles a chapter, a book, or a sentence that was left out.
 """
 
 import re
@@ -13,7 +13,7 @@ import numpy as np
 CHARACTERS_PER_S = 14.5  # English read at an ordinary pace, pauses included
 SHORTEST_S, LONGEST_S = 3.0, 28.0
 # What is aimed at, a little inside the bounds, so that the nearest end of a sentence lies inside too;
-# read at various paces, 70 % of such passages last 15 s and more.
+# read at various paces, 70 % of such excerpts last 15 s and more.
 _LONG_SHARE = 0.77
 _LONG_AIMS = (17.0, 27.0)
 _SHORT_AIMS = (4.0, 14.0)
@@ -54,25 +54,25 @@ _ABBREVIATED = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class Excerpt:
     """Consecutive sentences of one book."""
 
     text: str
     book: str  # its file's name
 
 
-def read_passages(texts: Iterable[Path], seed: int) -> list[Passage]:
-    """Every passage of those books, in their order; the same for the same texts and seed.
+def read_excerpts(texts: Iterable[Path], seed: int) -> list[Excerpt]:
+    """Every excerpt of those books, in their order; the same for the same texts and seed.
 
     A book is UTF-8 text, its paragraphs one a line or set apart by blank lines. Licence headers,
-    headings and sentences that cannot be read aloud are left out. Raises OSError and
-    UnicodeDecodeError.
+    headings and sentences that cannot be read aloud are left out. Raises OSError, and ValueError
+    for a file that is no such text.
     """
     rng = np.random.default_rng(seed)
     return [
-        Passage(text, path.name)
+        Excerpt(text, path.name)
         for path in texts
-        for stretch in stretches(path.read_text(encoding="utf-8"))
+        for stretch in stretches(_book(path))
         for text in pack(stretch, rng)
     ]
 
@@ -93,29 +93,36 @@ def stretches(book: str) -> Iterator[list[str]]:
 
 
 def pack(sentences: Sequence[str], rng: np.random.Generator) -> Iterator[str]:
-    """Join consecutive sentences into passages of SHORTEST_S … LONGEST_S, read at ordinary pace.
+    """Join consecutive sentences into excerpts of SHORTEST_S … LONGEST_S, read at ordinary pace.
 
-    A sentence too long for one passage is parted at its clauses. Left out is only what stays
+    A sentence too long for one excerpt is parted at its clauses. Left out is only what stays
     shorter than SHORTEST_S because what follows does not fit, and a clause that is too long.
     """
-    passage, aim = "", _aim(rng)
+    excerpt, aim = "", _aim(rng)
     for part in (part for sentence in sentences for part in _parts(sentence)):
-        longer = f"{passage} {part}".lstrip()
-        grows = abs(seconds(longer) - aim) <= abs(seconds(passage) - aim)
-        if seconds(longer) <= LONGEST_S and (grows or seconds(passage) < SHORTEST_S):
-            passage = longer
+        longer = f"{excerpt} {part}".lstrip()
+        grows = abs(seconds(longer) - aim) <= abs(seconds(excerpt) - aim)
+        if seconds(longer) <= LONGEST_S and (grows or seconds(excerpt) < SHORTEST_S):
+            excerpt = longer
             continue
-        if seconds(passage) >= SHORTEST_S:
-            yield passage
+        if seconds(excerpt) >= SHORTEST_S:
+            yield excerpt
             aim = _aim(rng)
-        passage = part if seconds(part) <= LONGEST_S else ""
-    if seconds(passage) >= SHORTEST_S:
-        yield passage
+        excerpt = part if seconds(part) <= LONGEST_S else ""
+    if seconds(excerpt) >= SHORTEST_S:
+        yield excerpt
 
 
 def seconds(text: str) -> float:
     """About how long it takes to read `text` at an ordinary pace."""
     return len(text) / CHARACTERS_PER_S
+
+
+def _book(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not text in UTF-8 ({error}): convert it") from None
 
 
 def _aim(rng: np.random.Generator) -> float:
