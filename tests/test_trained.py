@@ -7,7 +7,7 @@ from safetensors.torch import save_file
 
 from model.drafter import Architecture, ParallelDrafter
 from model.load import ModelError
-from model.trained import load_drafter, save_drafter
+from model.trained import bundled, choose, load_drafter, read_facts, save_drafter
 from tests.test_drafter import network
 from tests.tiny import tiny_checkpoint
 
@@ -15,7 +15,7 @@ CHECKPOINT = tiny_checkpoint()
 
 
 def test_a_file_gives_the_same_drafter(tmp_path: Path) -> None:
-    """Weights, architecture and acceptance survive; the name is the file's."""
+    """Architecture, acceptance and weights, as float16 has them, survive; the name is the file's."""
     for vocabulary in (None, (1, 5, 9)):
         saved = network(vocabulary)
         path = tmp_path / "swift.safetensors"
@@ -25,7 +25,7 @@ def test_a_file_gives_the_same_drafter(tmp_path: Path) -> None:
         assert (read.name, read.acceptance) == ("swift", shares)
         assert read.network.architecture == saved.architecture
         for name, tensor in saved.state_dict().items():
-            assert torch.equal(read.network.state_dict()[name], tensor)
+            assert torch.equal(read.network.state_dict()[name], tensor.half().float())
 
 
 def test_another_targets_drafter_is_refused(tmp_path: Path) -> None:
@@ -61,7 +61,60 @@ def test_damaged_drafters_are_refused_in_words(tmp_path: Path) -> None:
     path.write_bytes(b"nonsense")
     with pytest.raises(ModelError, match="cannot be read"):
         load_drafter(path, CHECKPOINT)
+    save_file({"x": torch.ones(1)}, path, metadata={"target": CHECKPOINT.fingerprint})
+    with pytest.raises(ModelError, match="is no drafter: its metadata lack acceptance, arch"):
+        load_drafter(path, CHECKPOINT)
     facts = {"target": CHECKPOINT.fingerprint, "architecture": "{}", "acceptance": "[]"}
     save_file({"x": torch.ones(1)}, path, metadata=facts)
     with pytest.raises(ModelError, match=re.escape("is not what it says")):
         load_drafter(path, CHECKPOINT)
+
+
+def save(path: Path, seed: int = 0) -> Path:
+    target = tiny_checkpoint(seed=seed).fingerprint
+    save_drafter(path, network(), target=target, acceptance=[0.5] * 4, notes={"model": "x"})
+    return path
+
+
+def test_a_file_is_half_as_large_as_the_network(tmp_path: Path) -> None:
+    """Two bytes a weight, and what is said of them."""
+    weights = sum(tensor.numel() for tensor in network().state_dict().values())
+    size = save(tmp_path / "d.safetensors").stat().st_size
+    assert 2 * weights < size < 2 * weights + 10_000
+
+
+def test_weights_that_float16_cannot_hold_are_not_written(tmp_path: Path) -> None:
+    broken = network()
+    with torch.no_grad():
+        broken.masks[0, 0] = 1e6
+    path = tmp_path / "d.safetensors"
+    with pytest.raises(ValueError, match="not finite in float16: masks"):
+        save_drafter(path, broken, target="", acceptance=[0.5] * 4)
+    assert not path.exists()
+
+
+def test_facts_can_be_read_without_the_target(tmp_path: Path) -> None:
+    facts = read_facts(save(tmp_path / "d.safetensors"))
+    assert facts["target"] == CHECKPOINT.fingerprint
+    assert facts["model"] == "x"
+
+
+def test_the_bundled_drafter_is_told_by_its_target(tmp_path: Path) -> None:
+    """Whatever the files are called; none for a target that none was made for."""
+    save(tmp_path / "a.safetensors", seed=9)
+    mine = save(tmp_path / "b.safetensors")
+    assert bundled(CHECKPOINT, tmp_path) == mine
+    assert bundled(tiny_checkpoint(seed=3), tmp_path) is None
+    assert bundled(CHECKPOINT, tmp_path / "absent") is None
+
+
+def test_a_damaged_bundled_drafter_is_no_silent_start_without(tmp_path: Path) -> None:
+    (tmp_path / "a.safetensors").write_bytes(b"nonsense")
+    with pytest.raises(ModelError, match="cannot be read"):
+        bundled(CHECKPOINT, tmp_path)
+
+
+def test_a_drafter_is_named_by_file_or_by_word(tmp_path: Path) -> None:
+    assert choose("none", CHECKPOINT) is None
+    assert choose("auto", CHECKPOINT) is None  # none is bundled for a random model
+    assert choose("~/d.safetensors", CHECKPOINT) == Path.home() / "d.safetensors"
