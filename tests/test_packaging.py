@@ -11,7 +11,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-ROOMS = sorted({name.split(".")[0] for name in PROJECT["tool"]["setuptools"]["packages"]})
+PACKAGES = PROJECT["tool"]["setuptools"]["packages"]
+ROOMS = sorted({name.split(".")[0] for name in PACKAGES})
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -19,6 +20,12 @@ def test_a_generic_name_is_ours_alone(room: str) -> None:
     """`python-daemon` or `mosaicml-streaming` beside us would overwrite files silently."""
     owners = set(packages_distributions().get(room, []))
     assert owners == {"captiond"}, f"{room} also belongs to {owners - {'captiond'}}"
+
+
+def test_every_package_is_named() -> None:
+    """Discovery refuses this layout: a folder that is not named would be missing from the wheel."""
+    folders = {path.parent for room in ROOMS for path in (ROOT / room).rglob("__init__.py")}
+    assert {".".join(folder.relative_to(ROOT).parts) for folder in folders} == set(PACKAGES)
 
 
 def test_the_console_script_runs_from_anywhere(tmp_path: Path) -> None:

@@ -1,0 +1,53 @@
+"""How to train a drafter: every choice in one record, which checkpoints and drafters carry along.
+
+Plain numbers; computes nothing but what follows from a target's size.
+"""
+
+from dataclasses import dataclass
+
+from transformers import WhisperConfig
+
+from model.drafter import spread_taps
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How to train. layers: the target's blocks from which the drafter's layers begin.
+
+    coverage: share of the training tokens that the draft vocabulary holds; 1 for the whole
+    vocabulary. peak: learning rate. warm_up: share of the steps. soft: see `Student`.
+    held_out: share of the first cache's speakers that validation keeps to itself.
+    """
+
+    layers: tuple[int, ...]
+    taps: tuple[int, ...]
+    block: int = 8
+    steps: int = 4000
+    batch: int = 4
+    anchors: int = 16
+    peak: float = 6e-4
+    warm_up: float = 0.04
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    coverage: float = 0.999
+    soft: float = 0.0
+    rope: bool = True
+    history: bool = True
+    audio: bool = True
+    seed: int = 0
+    held_out: float = 0.05
+    validate_every: int = 250
+    validation: int = 64
+
+
+def last_layers(config: WhisperConfig, count: int = 3) -> tuple[int, ...]:
+    """The target's last blocks, from which a drafter learns fastest: they align text and audio."""
+    blocks = int(config.decoder_layers)
+    return tuple(range(max(0, blocks - count), blocks))
+
+
+def taps_for(config: WhisperConfig, layers: tuple[int, ...], *, soft: bool) -> tuple[int, ...]:
+    """Blocks to keep: those spread as in A.2, the ones in front of `layers`, and for `soft` the last."""
+    blocks = int(config.decoder_layers)
+    taps = {*spread_taps(blocks), *(layer - 1 for layer in layers if layer)}
+    return tuple(sorted(taps | ({blocks - 1} if soft else set())))

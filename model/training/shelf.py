@@ -1,0 +1,141 @@
+"""Trajectories of several caches: told apart into training and validation, and drawn from.
+
+Every draw is a function of seed and step; what becomes of a batch is `trainer`'s.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from model.training import cache
+from model.training.cache import CacheError, Entry, Facts
+from model.training.packing import Batch, draw_anchors, pack
+from model.training.recipe import Recipe
+
+
+class Shelf:
+    """Trajectories of caches of one target. Raises CacheError where they do not go together.
+
+    facts: of the first cache. held_out: what its speakers for validation say; those speak in no
+    training, whichever cache it comes from. validation: a spread of that, of bounded size.
+    """
+
+    def __init__(self, directories: Sequence[Path], recipe: Recipe) -> None:
+        facts = [cache.read_facts(directory) for directory in directories]
+        if len({(f.target, f.taps) for f in facts}) != 1:
+            raise CacheError("the caches are of different targets or taps: name those of one")
+        if missing := set(recipe.taps) - set(facts[0].taps):
+            raise CacheError(
+                f"the caches lack the taps {sorted(missing)}: they have {facts[0].taps}"
+            )
+        self.facts: Facts = facts[0]
+        first, *others = (list(cache.entries(directory)) for directory in directories)
+        self.held_out = [entry for entry in first if _held_out(entry, recipe.held_out)]
+        self.validation = _spread(self.held_out, recipe.validation)
+        kept = {_speaker(entry) for entry in self.held_out}
+        every = (entry for entries in (first, *others) for entry in entries)
+        self.training = [entry for entry in every if _speaker(entry) not in kept]
+        if not self.training or not self.validation:
+            raise CacheError(
+                f"the caches hold too little: {recipe.held_out:.0%} of the first one's speakers are "
+                f"for validation alone, which leaves {len(self.training)} passages to train on and "
+                f"{len(self.validation)} to validate with. Add speakers"
+            )
+
+    def counts(self) -> Counter[int]:
+        """How often each token is emitted in what is trained on."""
+        counts: Counter[int] = Counter()
+        for entry in self.training:
+            counts.update(cache.read_tokens(entry)[entry.opening :].tolist())
+        return counts
+
+
+def _speaker(entry: Entry) -> str:
+    return f"{entry.source}/{entry.speaker}"
+
+
+def _held_out(entry: Entry, share: float) -> bool:
+    digest = sha256(_speaker(entry).encode()).digest()
+    return int.from_bytes(digest[:4], "big") < share * 2**32
+
+
+def _spread(entries: list[Entry], count: int) -> list[Entry]:
+    """At most `count`, evenly from all."""
+    step = max(1, len(entries) // max(1, count))
+    return entries[::step][:count]
+
+
+def draft_vocabulary(counts: Counter[int], coverage: float) -> tuple[int, ...] | None:
+    """The most frequent ids that make up `coverage` of what was counted, ascending; None for all."""
+    if coverage >= 1:
+        return None
+    needed, ids = coverage * counts.total(), []
+    for token, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        if needed <= 0:
+            break
+        ids.append(token)
+        needed -= count
+    return tuple(sorted(ids))
+
+
+class Steps(Dataset[Batch]):
+    """Item n is the batch of step n: its utterances and anchors follow from seed and step alone.
+
+    lookup: see `packing.pack`. rank, world: which process this is, of how many.
+    """
+
+    def __init__(
+        self, shelf: Shelf, recipe: Recipe, lookup: Tensor, rank: int = 0, world: int = 1
+    ) -> None:
+        self._shelf, self._recipe, self._lookup = shelf, recipe, lookup
+        self._rank, self._world = rank, world
+        self._epoch: tuple[int, list[list[Entry]]] = (-1, [])
+
+    def __len__(self) -> int:
+        return self._recipe.steps
+
+    def __getitem__(self, step: int) -> Batch:
+        recipe = self._recipe
+        number = step * self._world + self._rank
+        source = random.Random(f"{recipe.seed} {number}")  # noqa: S311  (no secret depends on it)
+        taught = [cache.read(entry) for entry in self._chosen(number)]
+        return pack(
+            taught,
+            [draw_anchors(trajectory, recipe.anchors, source) for trajectory in taught],
+            kept=self._shelf.facts.taps,
+            wanted=recipe.taps,
+            block=recipe.block,
+            lookup=self._lookup,
+        )
+
+    def _chosen(self, number: int) -> list[Entry]:
+        """Utterances of batch `number` of an endless row of shuffled epochs."""
+        size = max(1, len(self._shelf.training) // self._recipe.batch)
+        epoch, at = divmod(number, size)
+        if self._epoch[0] != epoch:
+            seed = f"{self._recipe.seed} epoch {epoch}"
+            self._epoch = epoch, epoch_batches(self._shelf.training, self._recipe.batch, seed)
+        return self._epoch[1][at]
+
+
+def epoch_batches(entries: Sequence[Entry], size: int, seed: str) -> list[list[Entry]]:
+    """All entries once, in random batches of utterances alike in length: padding is waste.
+
+    What is left over of an epoch waits for the next.
+    """
+    source = random.Random(seed)  # noqa: S311  (no secret depends on it)
+    order = source.sample(list(entries), len(entries))
+    pool = 16 * size
+    batches: list[list[Entry]] = []
+    for at in range(0, len(order), pool):
+        alike = sorted(order[at : at + pool], key=lambda entry: entry.seconds)
+        batches += [alike[n : n + size] for n in range(0, len(alike), size)]
+    if len(batches) > 1 and len(batches[-1]) < size:
+        batches.pop()
+    source.shuffle(batches)
+    return batches

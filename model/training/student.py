@@ -1,0 +1,108 @@
+"""A drafter in training: the network between the target's frozen embedding and output head."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from model.drafter import ParallelDrafter
+from model.load import Checkpoint
+from model.training.packing import IGNORED, Batch
+
+_DECAY = 4.0  # e-folding of the loss along a block (Whisper-Flash, equation 3)
+_RULED_OUT = -1e4  # the logit of what may not be emitted; finite, for 0 times it must be 0
+
+
+class Student(nn.Module):
+    """Batches in, losses or candidates out.
+
+    soft: share of the loss that is the cross-entropy to the target's own distribution (which
+    needs the target's last block as the last tap) rather than to its greedy token.
+    """
+
+    embedding: Tensor
+    head: Tensor
+    bias: Tensor
+    weights: Tensor
+    norm_weight: Tensor
+    norm_bias: Tensor
+
+    def __init__(
+        self, network: ParallelDrafter, checkpoint: Checkpoint, *, soft: float = 0.0
+    ) -> None:
+        super().__init__()
+        architecture = network.architecture
+        assert not soft or architecture.taps[-1] == checkpoint.config.decoder_layers - 1
+        self.network = network
+        self._soft = soft
+        embedding = checkpoint.weights["decoder.embedding.weight"].float()
+        ruled_out = checkpoint.tokens.bias(first=False).clamp(min=_RULED_OUT)
+        every = architecture.vocabulary is None
+        ids = slice(None) if every else torch.tensor(architecture.vocabulary)
+        for name, tensor in (
+            ("embedding", embedding),
+            ("head", embedding[ids]),
+            ("bias", ruled_out[ids]),
+            ("weights", torch.exp(-torch.arange(architecture.block) / _DECAY)),
+            ("norm_weight", checkpoint.weights["decoder.norm.weight"].float()),
+            ("norm_bias", checkpoint.weights["decoder.norm.bias"].float()),
+        ):
+            self.register_buffer(name, tensor, persistent=False)
+
+    def logits(self, batch: Batch) -> Tensor:
+        """[rows, anchors, block, draft vocabulary], the token rules applied as when serving."""
+        network = self.network
+        n = batch.features.shape[1]
+        positions = torch.arange(n, device=batch.features.device).expand(len(batch.features), -1)
+        history = [
+            (k.transpose(1, 2), v.transpose(1, 2))
+            for k, v in network.remember(batch.features, positions)
+        ]
+        hidden = network(
+            functional.embedding(batch.anchors, self.embedding),
+            batch.places,
+            history,
+            batch.past,
+            network.hear(batch.states),
+            batch.audible[:, None, None],
+        )
+        return functional.linear(hidden, self.head).float() + self.bias
+
+    def forward(self, batch: Batch) -> Tensor:
+        """The loss: decayed cross-entropy over every label that counts."""
+        counted = batch.labels != IGNORED
+        weights = counted * self.weights
+        chosen = batch.labels.clamp(min=0)
+        logprobs = self.logits(batch).log_softmax(-1)
+        losses = -logprobs.gather(-1, chosen[..., None])[..., 0]
+        if self._soft:
+            soft = -(self._taught(batch) * logprobs).sum(-1)
+            losses = (1 - self._soft) * losses + self._soft * soft
+        return (losses * weights).sum() / weights.sum().clamp(min=1e-6)
+
+    @torch.no_grad()
+    def _taught(self, batch: Batch) -> Tensor:
+        """The target's distributions over the draft vocabulary, in the shape of the logits."""
+        width = self.embedding.shape[1]
+        last = batch.features[..., -width:]
+        hidden = functional.layer_norm(last, (width,), self.norm_weight, self.norm_bias)
+        told = (functional.linear(hidden, self.head).float() + self.bias).softmax(-1)
+        # What follows position p is what the target said at p.
+        at = batch.places[..., None] + torch.arange(len(self.weights), device=told.device)
+        at = at.clamp(max=told.shape[1] - 1)
+        rows = torch.arange(len(told), device=told.device)[:, None, None]
+        return told[rows, at]
+
+    @torch.no_grad()
+    def matches(self, batch: Batch) -> Tensor:
+        """[rows, anchors, block] bool: whether each greedy candidate is what the target says."""
+        return self.logits(batch).argmax(-1) == batch.labels
+
+
+def rate(step: int, steps: int, peak: float, warm_up: float) -> float:
+    """Learning rate of a step: linear warm-up over a share of the steps, then half a cosine to 0."""
+    rising = max(1, round(warm_up * steps))
+    if step < rising:
+        return peak * (step + 1) / rising
+    return peak * 0.5 * (1 + math.cos(math.pi * (step - rising) / max(1, steps - rising)))

@@ -1,0 +1,105 @@
+import json
+import resource
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from model.training import cache
+from model.training.cache import CacheError, Facts
+from model.training.distil import teach
+from tests.lessons import CHECKPOINT, TAPS, fill, passages, teacher
+
+FACTS = Facts(CHECKPOINT.fingerprint, "tiny", TAPS, "en", "a list", 3)
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    """Tokens, states and features to the bit; who spoke, from where, under which licence."""
+    taught = passages(tmp_path / "audio", 12)
+    kept, excluded = teach(teacher(), taught, "en")
+    assert kept
+    directory = fill(tmp_path / "cache", taught)
+    entries = list(cache.entries(directory))
+    assert len(entries) == len(kept)
+    for entry, (passage, trajectory) in zip(entries, kept, strict=True):
+        read = cache.read(entry)
+        for name in ("tokens", "states", "features"):
+            assert torch.equal(getattr(read, name), getattr(trajectory, name))
+        assert (read.opening, entry.tokens) == (trajectory.opening, len(trajectory.tokens))
+        assert torch.equal(cache.read_tokens(entry), trajectory.tokens)
+        part = passage.parts[0]
+        assert (entry.speaker, entry.source, entry.licence) == (part.speaker, part.source, "CC0")
+        assert entry.seconds == passage.seconds
+    assert cache.excluded(directory) == excluded
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(FACTS, target="another"),
+        replace(FACTS, listing="another"),
+        replace(FACTS, taps=(1,)),
+        replace(FACTS, language="de"),
+        replace(FACTS, perturb=0),
+    ],
+)
+def test_a_cache_of_something_else_is_refused(tmp_path: Path, other: Facts) -> None:
+    cache.create(tmp_path, FACTS)
+    cache.create(tmp_path, FACTS)
+    with pytest.raises(CacheError, match=r"made from something else \(model tiny, 3 passages"):
+        cache.create(tmp_path, other)
+    assert cache.read_facts(tmp_path) == FACTS
+
+
+def test_facts_survive(tmp_path: Path) -> None:
+    perturbed = replace(FACTS, perturb=7)
+    cache.create(tmp_path, perturbed)
+    assert cache.read_facts(tmp_path) == perturbed
+
+
+@pytest.mark.parametrize("text", [None, "", "[]", "{}", '{"taps": 1}'])
+def test_what_is_no_cache_is_said(tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / "facts.json").write_text(text)
+    with pytest.raises(CacheError, match="is no cache of trajectories"):
+        cache.read_facts(tmp_path)
+
+
+def test_another_format_is_refused(tmp_path: Path) -> None:
+    cache.create(tmp_path, FACTS)
+    path = tmp_path / "facts.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 9}))
+    with pytest.raises(CacheError, match="has format 9, not 1: make it anew"):
+        cache.read_facts(tmp_path)
+
+
+def test_a_broken_shard_is_named(tmp_path: Path) -> None:
+    directory = fill(tmp_path / "cache", passages(tmp_path / "audio", 4))
+    entry = next(iter(cache.entries(directory)))
+    shard = cache.shard_path(directory, 0)
+    shard.write_bytes(shard.read_bytes()[:-100])
+    for read in (lambda: cache.read(entry), lambda: list(cache.entries(directory))):
+        with pytest.raises(CacheError, match=r"00000.safetensors cannot be read .*delete it"):
+            read()
+
+
+def test_a_full_disk_leaves_no_shard(tmp_path: Path) -> None:
+    kept, excluded = teach(teacher(), passages(tmp_path / "audio", 4), "en")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with pytest.raises(OSError, match=r"00000\.safetensors cannot be written"):
+            cache.write_shard(cache.shard_path(tmp_path, 0), kept, excluded)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [path.name for path in tmp_path.iterdir()] == ["audio"]
+
+
+def test_exclusions_of_all_shards_are_summed(tmp_path: Path) -> None:
+    for number in range(2):
+        path = cache.shard_path(tmp_path, number)
+        cache.write_shard(path, [], Counter({"unreadable": 1 + number}))
+    assert cache.excluded(tmp_path) == {"unreadable": 3}
+    assert list(cache.entries(tmp_path)) == []

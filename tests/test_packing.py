@@ -1,0 +1,162 @@
+import random
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from model.drafter import Architecture, from_target
+from model.training.packing import (
+    IGNORED,
+    draw_anchors,
+    lookup_of,
+    pack,
+    possible_anchors,
+    select_taps,
+)
+from model.training.student import Student
+from model.training.teacher import Trajectory
+from model.whisper import Whisper
+from tests.lessons import CHECKPOINT, CPU, TAPS
+
+WIDTH = int(CHECKPOINT.config.d_model)
+SIZE = int(CHECKPOINT.config.vocab_size)
+EVERY = lookup_of(None, SIZE)
+
+
+def trajectory(length: int, states: int = 50, seed: int = 0) -> Trajectory:
+    """Four tokens of opening, then made-up ones, of which the last is the end of transcript."""
+    source = torch.Generator().manual_seed(seed)
+    tokens = torch.randint(3, 200, (length,), generator=source)
+    tokens[-1] = CHECKPOINT.tokens.eot
+    return Trajectory(
+        tokens=tokens,
+        opening=4,
+        states=torch.randn(states, WIDTH, generator=source).half(),
+        features=torch.randn(length - 1, 2 * WIDTH, generator=source).half(),
+        finished=True,
+    )
+
+
+def test_anchors_are_emitted_tokens_that_something_follows() -> None:
+    """Neither the opening nor the end: eight tokens after an opening of four give seven."""
+    assert list(possible_anchors(trajectory(12))) == [4, 5, 6, 7, 8, 9, 10]
+
+
+@given(st.integers(7, 60), st.integers(1, 20), st.randoms(use_true_random=False))
+def test_anchors_are_drawn_once_each(length: int, count: int, source: random.Random) -> None:
+    one = trajectory(length)
+    drawn = draw_anchors(one, count, source)
+    assert drawn == sorted(set(drawn))
+    assert len(drawn) == min(count, length - 5)
+    assert set(drawn) <= set(possible_anchors(one))
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(7, 30), st.integers(1, 60)), min_size=1, max_size=3),
+    st.integers(1, 8),
+    st.randoms(use_true_random=False),
+)
+def test_a_batch_says_what_follows_each_anchor(
+    sizes: list[tuple[int, int]], block: int, source: random.Random
+) -> None:
+    """Labels by hand; history strictly before the anchor; what fills up counts for nothing."""
+    taught = [trajectory(*size, seed=n) for n, size in enumerate(sizes)]
+    anchors = [draw_anchors(one, 5, source) for one in taught]
+    batch = pack(taught, anchors, kept=TAPS, wanted=TAPS, block=block, lookup=EVERY)
+    for row, (one, places) in enumerate(zip(taught, anchors, strict=True)):
+        for column in range(batch.places.shape[1]):
+            if column >= len(places):
+                assert (batch.labels[row, column] == IGNORED).all()
+                continue
+            place = places[column]
+            assert batch.places[row, column] == place
+            assert batch.anchors[row, column] == one.tokens[place]
+            follow = one.tokens[place + 1 : place + 1 + block].tolist()
+            wanted = follow + [IGNORED] * (block - len(follow))
+            assert batch.labels[row, column].tolist() == wanted
+            assert batch.past[row, column].nonzero()[:, 0].tolist() == list(range(place))
+        assert batch.audible[row].sum() == len(one.states)
+        assert torch.equal(batch.states[row, : len(one.states)], one.states.float())
+        assert torch.equal(batch.features[row, : len(one.features)], one.features.float())
+
+
+def test_a_cut_vocabulary_has_indices_of_its_own() -> None:
+    """Tokens outside teach nothing."""
+    one = trajectory(8)
+    known = one.tokens[[5, 7]].tolist()
+    vocabulary = sorted(set(known))
+    lookup = lookup_of(vocabulary, SIZE)
+    batch = pack([one], [[4]], kept=TAPS, wanted=TAPS, block=3, lookup=lookup)
+    wanted = [
+        vocabulary.index(token) if token in vocabulary else IGNORED
+        for token in one.tokens[5:8].tolist()
+    ]
+    assert batch.labels[0, 0].tolist() == wanted
+    assert IGNORED in wanted
+
+
+def test_taps_are_selected_in_the_order_wanted() -> None:
+    features = torch.arange(12.0).view(2, 6)  # [n, three blocks of two]
+    assert select_taps(features, (1, 4, 7), (1, 7)).tolist() == [[0, 1, 4, 5], [6, 7, 10, 11]]
+
+
+def student() -> Student:
+    whisper = Whisper.from_weights(CHECKPOINT.config, CHECKPOINT.weights, CPU, torch.float32)
+    torch.manual_seed(0)
+    return Student(from_target(whisper, Architecture(2, 4, TAPS), (0, 1)), CHECKPOINT)
+
+
+def packed(one: Trajectory, anchors: list[int]) -> torch.Tensor:
+    batch = pack([one], [anchors], kept=TAPS, wanted=TAPS, block=4, lookup=EVERY)
+    with torch.no_grad():
+        return student().logits(batch)[0]
+
+
+def test_a_block_sees_no_history_at_or_behind_its_anchor() -> None:
+    """Whatever stands there, it says the same; what stands before matters."""
+    one = trajectory(20)
+    before = packed(one, [9])
+    changed = one.features.clone()
+    changed[9:] = 7.0
+    assert torch.equal(packed(replace(one, features=changed), [9]), before)
+    changed[8] = 7.0
+    assert not torch.allclose(packed(replace(one, features=changed), [9]), before, atol=1e-3)
+
+
+def test_a_block_sees_no_other_block() -> None:
+    """Packed or alone, it says the same; so it does whatever its neighbours' anchors are."""
+    one = trajectory(20)
+    together = packed(one, [6, 9, 15])
+    for at, place in enumerate((6, 9, 15)):
+        assert torch.allclose(packed(one, [place])[0], together[at], atol=1e-4)
+    tokens = one.tokens.clone()
+    tokens[15] = (tokens[15] + 1) % 200
+    assert torch.allclose(
+        packed(replace(one, tokens=tokens), [6, 9, 15])[:2], together[:2], atol=1e-4
+    )
+
+
+def test_rows_do_not_see_each_others_padding() -> None:
+    """A short utterance beside a long one says what it says alone."""
+    short, long = trajectory(9, 50), trajectory(30, 100, seed=1)
+    batch = pack([short, long], [[5], [20, 22]], kept=TAPS, wanted=TAPS, block=4, lookup=EVERY)
+    with torch.no_grad():
+        together = student().logits(batch)[0, 0]
+    assert torch.allclose(together, packed(short, [5])[0], atol=1e-4)
+
+
+def test_a_batch_moves_as_a_whole() -> None:
+    batch = pack([trajectory(9)], [[5]], kept=TAPS, wanted=TAPS, block=4, lookup=EVERY)
+    moved = batch.to(torch.device("meta"))
+    assert {getattr(moved, name).device.type for name in batch.__slots__} == {"meta"}
+
+
+@pytest.mark.parametrize("vocabulary", [None, (3, 9)])
+def test_the_lookup_undoes_the_vocabulary(vocabulary: tuple[int, ...] | None) -> None:
+    lookup = lookup_of(vocabulary, 12)
+    known = list(range(12) if vocabulary is None else vocabulary)
+    assert lookup[known].tolist() == list(range(len(known)))
+    assert (lookup == IGNORED).sum() == 12 - len(known)

@@ -1,0 +1,112 @@
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from model.drafter import Architecture, from_target
+from model.training.packing import IGNORED, Batch, lookup_of, pack
+from model.training.student import Student, rate
+from model.whisper import Whisper
+from tests.lessons import CHECKPOINT, CPU, TAPS, noise, teacher
+from tests.test_packing import EVERY, trajectory
+
+VOCABULARY = tuple(range(3, 150))
+
+
+def student(vocabulary: tuple[int, ...] | None = None, soft: float = 0.0) -> Student:
+    whisper = Whisper.from_weights(CHECKPOINT.config, CHECKPOINT.weights, CPU, torch.float32)
+    torch.manual_seed(0)
+    network = from_target(whisper, Architecture(2, 4, TAPS, vocabulary), (0, 1))
+    return Student(network, CHECKPOINT, soft=soft)
+
+
+def batch(vocabulary: tuple[int, ...] | None = None) -> Batch:
+    lookup = EVERY if vocabulary is None else lookup_of(vocabulary, len(EVERY))
+    taught = [trajectory(12), trajectory(9, seed=1)]
+    return pack(taught, [[4, 9], [5]], kept=TAPS, wanted=TAPS, block=4, lookup=lookup)
+
+
+@pytest.mark.parametrize("vocabulary", [None, VOCABULARY])
+def test_the_loss_decays_along_the_block(vocabulary: tuple[int, ...] | None) -> None:
+    """Equation 3 by hand, label by label; what has no label has no weight."""
+    pupil, lesson = student(vocabulary), batch(vocabulary)
+    with torch.no_grad():
+        logits = pupil.logits(lesson).double()
+        loss = float(pupil(lesson))
+    above = below = 0.0
+    for row in range(2):
+        for anchor in range(2):
+            for position in range(4):
+                label = int(lesson.labels[row, anchor, position])
+                if label == IGNORED:
+                    continue
+                weight = math.exp(-position / 4)
+                above -= weight * float(logits[row, anchor, position].log_softmax(-1)[label])
+                below += weight
+    assert loss == pytest.approx(above / below, rel=1e-5)
+
+
+def test_a_batch_without_labels_costs_nothing() -> None:
+    lesson = batch()
+    silent = replace(lesson, labels=torch.full_like(lesson.labels, IGNORED))
+    loss = student()(silent)
+    loss.backward()
+    assert float(loss.detach()) == 0.0
+
+
+def test_only_the_network_learns() -> None:
+    """Embedding and head are the target's, frozen, and not part of what is saved."""
+    pupil = student()
+    names = {name for name, _ in pupil.named_parameters()}
+    assert names
+    assert all(name.startswith("network.") for name in names)
+    assert set(pupil.state_dict()) == names
+
+
+def test_what_may_not_be_emitted_is_not_proposed() -> None:
+    """The engine's token rules hold in training, too: suppressed ids get no probability."""
+    with torch.no_grad():
+        logits = student().logits(batch())
+    banned = list(CHECKPOINT.tokens.suppressed)
+    assert (logits.softmax(-1)[..., banned] == 0).all()
+
+
+def test_soft_labels_are_the_targets_own_distributions() -> None:
+    """At its greedy tokens the target's distribution has its maximum."""
+    (taught,) = (one for one in teacher().trajectories([noise(3), noise(5)], "en")[:1])
+    lesson = pack([taught], [[4, 8]], kept=TAPS, wanted=TAPS, block=4, lookup=EVERY)
+    told = student(soft=0.5)._taught(lesson)
+    assert torch.allclose(told.sum(-1), torch.ones(told.shape[:-1]), atol=1e-4)
+    counted = lesson.labels != IGNORED
+    assert counted.any()
+    assert torch.equal(told.argmax(-1)[counted], lesson.labels[counted])
+
+
+def test_the_soft_share_mixes_two_losses() -> None:
+    lesson = batch(VOCABULARY)
+    with torch.no_grad():
+        hard, both, soft = (float(student(VOCABULARY, share)(lesson)) for share in (0.0, 0.25, 1.0))
+    assert both == pytest.approx(0.75 * hard + 0.25 * soft, rel=1e-5)
+    assert hard != pytest.approx(soft)
+
+
+def test_matches_are_greedy_candidates_that_are_right() -> None:
+    pupil, lesson = student(), batch()
+    matches = pupil.matches(lesson)
+    with torch.no_grad():
+        best = pupil.logits(lesson).argmax(-1)
+    truth = replace(lesson, labels=torch.where(lesson.labels == IGNORED, IGNORED, best))
+    assert torch.equal(pupil.matches(truth), lesson.labels != IGNORED)
+    assert not matches[lesson.labels == IGNORED].any()
+
+
+def test_the_rate_rises_and_falls() -> None:
+    """Linear to its peak over the warm-up, then half a cosine towards nothing."""
+    rates = [rate(step, 100, 2.0, 0.1) for step in range(100)]
+    assert rates[:10] == pytest.approx([0.2 * n for n in range(1, 11)])
+    assert rates[10] == 2.0
+    assert rates[55] == pytest.approx(1.0)
+    assert rates[10:] == sorted(rates[10:], reverse=True)
+    assert 0 < rates[-1] < 0.01
+    assert rate(0, 1, 2.0, 0.04) == 2.0

@@ -1,0 +1,113 @@
+import json
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from model.load import Checkpoint
+from model.trained import load_drafter, read_facts
+from model.training.cache import CacheError
+from model.training.recipe import Recipe
+from model.training.trainer import Stopped, Trainer
+from tests.lessons import CHECKPOINT, RECIPE, fill, passages
+from tests.tiny import tiny_checkpoint
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trainer")
+    return fill(folder / "cache", passages(folder / "audio", 40))
+
+
+def trainer(
+    filled: Path, directory: Path, recipe: Recipe = RECIPE, checkpoint: Checkpoint = CHECKPOINT
+) -> Trainer:
+    return Trainer(checkpoint, [filled], recipe, directory)
+
+
+def checkpoint_of(directory: Path) -> dict[str, Any]:
+    saved: dict[str, Any] = torch.load(directory / "checkpoint.pt", weights_only=True)
+    return saved
+
+
+def test_a_resumed_run_is_the_uninterrupted_one(filled: Path, tmp_path: Path) -> None:
+    """Bit for bit: weights, optimiser, curve and the best drafter; stopped between validations, at one."""
+    whole = trainer(filled, tmp_path / "whole").run()
+    for stop in (3, 4):
+        asked = count(checkpoint_of(tmp_path / "stopped")["done"] + 1 if stop > 3 else 1)
+        with pytest.raises(Stopped, match=f"stopped after {stop} of 6 steps"):
+            trainer(filled, tmp_path / "stopped").run(lambda: next(asked) == stop)  # noqa: B023
+    resumed = trainer(filled, tmp_path / "stopped").run()
+    assert resumed == whole
+    one, other = checkpoint_of(tmp_path / "whole"), checkpoint_of(tmp_path / "stopped")
+    assert one["done"] == other["done"] == 6
+    for name, weight in one["network"].items():
+        assert torch.equal(weight, other["network"][name]), name
+    for number, state in one["optimizer"]["state"].items():
+        for name, tensor in state.items():
+            assert torch.equal(tensor, other["optimizer"]["state"][number][name])
+    for name in ("curve.json", "vocabulary.json"):
+        texts = [(tmp_path / run / name).read_text() for run in ("whole", "stopped")]
+        assert texts[0] == texts[1]
+    paths = [tmp_path / run / "best.safetensors" for run in ("whole", "stopped")]
+    assert read_facts(paths[0]) == read_facts(paths[1])
+    first, second = (load_drafter(path, CHECKPOINT).network.state_dict() for path in paths)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_training_helps(filled: Path, tmp_path: Path) -> None:
+    """The loss falls, and what is kept is the best, not the last."""
+    recipe = replace(RECIPE, steps=40, validate_every=10, coverage=1.0)
+    trainer(filled, tmp_path, recipe).run()
+    curve = json.loads((tmp_path / "curve.json").read_text())
+    assert [point["step"] for point in curve] == [0, 10, 20, 30, 40]
+    assert "loss" not in curve[0]
+    assert curve[-1]["loss"] < 0.9 * curve[1]["loss"]
+    best = load_drafter(tmp_path / "best.safetensors", CHECKPOINT)
+    assert best.network.architecture.vocabulary is None
+    assert best.network.architecture.block == len(best.acceptance) == 4
+
+
+def test_the_vocabulary_is_chosen_once(filled: Path, tmp_path: Path) -> None:
+    """And the drafter is cut to it."""
+    trainer(filled, tmp_path, replace(RECIPE, steps=1)).run()
+    chosen = tuple(json.loads((tmp_path / "vocabulary.json").read_text()))
+    best = load_drafter(tmp_path / "best.safetensors", CHECKPOINT)
+    assert best.network.architecture.vocabulary == chosen
+    assert 0 < len(chosen) < 200
+
+
+def test_another_recipes_run_is_not_gone_on_with(filled: Path, tmp_path: Path) -> None:
+    trainer(filled, tmp_path).run()
+    with pytest.raises(CacheError, match="holds a run of another recipe"):
+        trainer(filled, tmp_path, replace(RECIPE, peak=1e-3)).run()
+
+
+def test_a_finished_run_has_nothing_to_do(filled: Path, tmp_path: Path) -> None:
+    first = trainer(filled, tmp_path).run()
+    before = checkpoint_of(tmp_path)["network"]
+    assert trainer(filled, tmp_path).run().accepted == first.accepted
+    after = checkpoint_of(tmp_path)["network"]
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_another_targets_cache_is_refused(filled: Path, tmp_path: Path) -> None:
+    with pytest.raises(CacheError, match="were made for tiny, not for tiny-random"):
+        trainer(filled, tmp_path, checkpoint=tiny_checkpoint(seed=9))
+
+
+def test_a_damaged_checkpoint_is_named(filled: Path, tmp_path: Path) -> None:
+    (tmp_path / "checkpoint.pt").write_bytes(b"nonsense")
+    with pytest.raises(
+        CacheError, match=r"checkpoint.pt cannot be read \(UnpicklingError\): delete it"
+    ):
+        trainer(filled, tmp_path).run()
+
+
+def test_soft_labels_train(filled: Path, tmp_path: Path) -> None:
+    trainer(filled, tmp_path, replace(RECIPE, soft=0.5, steps=2)).run()
+    curve = json.loads((tmp_path / "curve.json").read_text())
+    assert 0 < curve[-1]["loss"] < 100
