@@ -18,11 +18,15 @@ VERBS = {
     "mic": ("clients.mic", "caption a microphone, live"),
     "file": ("clients.file", "caption audio files, or raw audio from standard input"),
     "models": ("daemon.models", "list the models and where each would come from"),
+    "train": ("model.training.train", "train a drafter for a model on your own audio"),
+    "drafter": ("model.training.appraise", "inspect a drafter's file, or evaluate it on audio"),
     "bench": ("model.bench", "measure this machine: engines, passes, block sizes, temperatures"),
 }
 
 # The extra of pyproject.toml that brings each optional import.
 EXTRAS = {
+    "accelerate": "training",
+    "datasets": "training",
     "huggingface_hub": "daemon",
     "jiwer": "bench",
     "matplotlib": "bench",
@@ -31,6 +35,7 @@ EXTRAS = {
     "soxr": "daemon",
     "tokenizers": "daemon",
     "torch": "daemon",
+    "tqdm": "training",
     "transformers": "daemon",
     "webrtcvad": "daemon",
     "whisper_normalizer": "bench",

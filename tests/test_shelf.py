@@ -56,6 +56,15 @@ def test_too_little_is_said(tmp_path: Path) -> None:
         Shelf([lonely], RECIPE)
 
 
+def test_of_few_speakers_one_is_held_out(tmp_path: Path) -> None:
+    """Also where the share is less than one of them."""
+    taught = [passage(tmp_path / f"{n}.wav", n, f"speaker {n % 2}") for n in range(1, 24)]
+    few = fill(tmp_path / "cache", taught)
+    shelf = Shelf([few], replace(RECIPE, held_out=1e-9))
+    assert len({name for _, name in spoken_by(shelf.held_out)}) == 1
+    assert shelf.training
+
+
 def test_what_is_emitted_is_counted(filled: Path) -> None:
     """The end of transcript once for each passage; what opens it never."""
     shelf = Shelf([filled], RECIPE)

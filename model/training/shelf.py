@@ -35,15 +35,15 @@ class Shelf:
             )
         self.facts: Facts = facts[0]
         first, *others = (list(cache.entries(directory)) for directory in directories)
-        self.held_out = [entry for entry in first if _held_out(entry, recipe.held_out)]
+        kept = _held_out({_speaker(entry) for entry in first}, recipe.held_out)
+        self.held_out = [entry for entry in first if _speaker(entry) in kept]
         self.validation = _spread(self.held_out, recipe.validation)
-        kept = {_speaker(entry) for entry in self.held_out}
         every = (entry for entries in (first, *others) for entry in entries)
         self.training = [entry for entry in every if _speaker(entry) not in kept]
         if not self.training or not self.validation:
             raise CacheError(
-                f"the caches hold too little: {recipe.held_out:.0%} of the first one's speakers are "
-                f"for validation alone, which leaves {len(self.training)} passages to train on and "
+                f"the caches hold too little: some of the first one's speakers are for validation "
+                f"alone, which leaves {len(self.training)} passages to train on and "
                 f"{len(self.validation)} to validate with. Add speakers"
             )
 
@@ -59,9 +59,14 @@ def _speaker(entry: Entry) -> str:
     return f"{entry.source}/{entry.speaker}"
 
 
-def _held_out(entry: Entry, share: float) -> bool:
-    digest = sha256(_speaker(entry).encode()).digest()
-    return int.from_bytes(digest[:4], "big") < share * 2**32
+def _held_out(speakers: set[str], share: float) -> set[str]:
+    """About that share of them, at least one: by their names alone, whoever else there is."""
+
+    def place(speaker: str) -> float:
+        return int.from_bytes(sha256(speaker.encode()).digest()[:4], "big") / 2**32
+
+    kept = {speaker for speaker in speakers if place(speaker) < share}
+    return kept or set(sorted(speakers, key=place)[:1])
 
 
 def _spread(entries: list[Entry], count: int) -> list[Entry]:

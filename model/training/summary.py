@@ -1,0 +1,128 @@
+"""What a drafter learned from and how good it is, as notes in its file, and as text for people.
+
+Knows no network; the notes are text, so that any reader of safetensors can show them.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from model.training.cache import Entry
+from model.training.evaluate import Score
+
+_WIDTH = 14
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one source contributed under one licence."""
+
+    source: str
+    licence: str
+    hours: float
+    passages: int
+
+
+def shares(entries: Iterable[Entry]) -> list[Share]:
+    """Hours and passages by source and licence, in alphabetical order."""
+    sums: dict[tuple[str, str], tuple[float, int]] = {}
+    for entry in entries:
+        seconds, count = sums.get((entry.source, entry.licence), (0.0, 0))
+        sums[entry.source, entry.licence] = seconds + entry.seconds, count + 1
+    return [
+        Share(source, licence, round(seconds / 3600, 3), count)
+        for (source, licence), (seconds, count) in sorted(sums.items())
+    ]
+
+
+def data_notes(trained: Sequence[Entry], excluded: Mapping[str, int]) -> dict[str, str]:
+    """Notes on what was trained on, and on how much was left out for which reason."""
+    parts = shares(trained)
+    return {
+        "data": json.dumps([asdict(part) for part in parts]),
+        "data_licences": "; ".join(sorted({part.licence for part in parts})),
+        "excluded": json.dumps(dict(sorted(excluded.items()))),
+    }
+
+
+def score_notes(score: Score, held_out: Sequence[Entry]) -> dict[str, str]:
+    """Notes on what was measured, and on what."""
+    return {
+        "alpha": f"{score.alpha:.4f}",
+        "tau": f"{score.tau:.4f}",
+        "measured_on": json.dumps(
+            {
+                "passages": len(held_out),
+                "speakers": len({(entry.source, entry.speaker) for entry in held_out}),
+                "hours": round(sum(entry.seconds for entry in held_out) / 3600, 3),
+                "rounds": score.rounds,
+                "tokens": score.tokens,
+            }
+        ),
+    }
+
+
+def describe_score(score: Score) -> str:
+    """Lines for people."""
+    return _lines(
+        {
+            "α": f"{score.alpha:.4f}",
+            "τ": f"{score.tau:.4f}",
+            "rounds": f"{score.rounds:,}, {score.tokens:,} tokens",
+            "acceptance": f"{_shares_of(score.acceptance())} (each given those before)",
+        }
+    )
+
+
+def describe_file(path: Path, facts: Mapping[str, str]) -> str:
+    """All that a drafter's metadata say, a line each. What was not noted is left out."""
+    architecture = json.loads(facts["architecture"])
+    vocabulary = architecture["vocabulary"]
+    memories = [name for name in ("history", "audio") if architecture[name]]
+    recipe = json.loads(facts.get("recipe", "{}"))
+    origin = f" from blocks {_numbers(recipe['layers'])}" if "layers" in recipe else ""
+    lines = {
+        "file": f"{path}, {path.stat().st_size / 1e6:.1f} MB",
+        "target": f"{facts.get('model', 'not named')}, fingerprint {facts['target']}",
+        "architecture": (
+            f"{architecture['layers']} layers{origin}, {architecture['block']} candidates, "
+            f"taps {_numbers(architecture['taps'])}, "
+            f"{'rotary' if architecture['rope'] else 'absolute'} positions, "
+            f"memories: {', '.join(memories) or 'none'}"
+        ),
+        "vocabulary": "the target's" if vocabulary is None else f"{len(vocabulary):,} tokens",
+        "acceptance": f"{_shares_of(json.loads(facts['acceptance']))} (each given those before)",
+    }
+    if "tau" in facts:
+        measured = json.loads(facts["measured_on"])
+        lines["α, τ"] = (
+            f"{facts['alpha']}, {facts['tau']}: {measured['passages']:,} held-out passages "
+            f"({measured['hours']:.2f} h) of {measured['speakers']} speakers, "
+            f"{measured['rounds']:,} rounds"
+        )
+    if "step" in facts:
+        lines["trained"] = f"{facts['step']} steps"
+    for number, part in enumerate(json.loads(facts.get("data", "[]"))):
+        lines["data" if not number else " " * number] = (
+            f"{part['source']}: {part['hours']:.2f} h, {part['passages']:,} passages "
+            f"({part['licence']})"
+        )
+    if excluded := json.loads(facts.get("excluded", "{}")):
+        lines["left out"] = ", ".join(f"{count:,} {reason}" for reason, count in excluded.items())
+    for key, name in (("data_licences", "licences"), ("command", "command")):
+        if key in facts:
+            lines[name] = facts[key]
+    return _lines(lines)
+
+
+def _lines(facts: Mapping[str, str]) -> str:
+    return "\n".join(f"{name.strip():{_WIDTH}}{text}" for name, text in facts.items())
+
+
+def _numbers(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def _shares_of(shares: Iterable[float]) -> str:
+    return " ".join(f"{share:.3f}" for share in shares)

@@ -1,0 +1,282 @@
+"""The verb `train`: audio in, a drafter's file out, by way of find, join, distil, train, evaluate.
+
+Reads the command line and puts the stages together; each goes on where it was stopped.
+"""
+
+import argparse
+import logging
+import shlex
+import signal
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from model.load import Checkpoint
+    from model.training.recipe import Recipe
+    from model.training.trainer import Trainer
+
+SUMMARY = "train a drafter for a model on your own audio"
+
+_PATIENCE = timedelta(hours=12)  # processes of one run may differ so much in their shares' lengths
+_STOPPED = 128 + signal.SIGINT
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's flags."""
+    parser.add_argument(
+        "--out", type=Path, required=True, help="folder for the drafter and all of its training"
+    )
+    parser.add_argument(
+        "--data",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="PLACE",
+        help="manifests (.tsv), lists (.txt, .lst), directories of audio such as LibriSpeech's, "
+        "or datasets saved to disk; recordings of up to 30 s",
+    )
+    parser.add_argument(
+        "--cache",
+        nargs="+",
+        type=Path,
+        metavar="FOLDER",
+        help="what the model makes of the data; the first one is filled from --data, others are "
+        "added as they are (default: cache, in --out)",
+    )
+    parser.add_argument("--model", default="base", help="as `captiond serve` takes it")
+    parser.add_argument("--language", default="en", help="spoken in all of it (default: en)")
+    parser.add_argument(
+        "--licence", default="not stated", help="of data that does not state its own"
+    )
+    parser.add_argument(
+        "--perturb",
+        action="store_true",
+        help="hear each passage at a random speed (0.9, 1 or 1.1) and level",
+    )
+    _add_recipe_arguments(parser)
+
+
+def _add_recipe_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--layers",
+        type=_numbers,
+        metavar="N,…",
+        help="the model's decoder blocks that the drafter's layers begin as, the first one being 0 "
+        "(default: the last three)",
+    )
+    parser.add_argument("--steps", type=_count, default=4000, help="default: %(default)s")
+    parser.add_argument(
+        "--batch", type=_count, default=4, help="passages in a step of a process (default: 4)"
+    )
+    parser.add_argument(
+        "--rate", type=_positive, default=6e-4, help="highest learning rate (default: %(default)s)"
+    )
+    parser.add_argument("--block", type=_count, default=8, help="candidates (default: 8)")
+    parser.add_argument(
+        "--coverage",
+        type=_share,
+        default=0.999,
+        help="share of the data's tokens that the drafter can propose; 1 for the model's whole "
+        "vocabulary (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--soft",
+        type=_share,
+        default=0.0,
+        help="share of the loss that is learned from the model's distributions rather than from "
+        "its choices (default: 0)",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="default: 0")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train. 0: the drafter is written; 1: something is missing or unreadable; 130: stopped."""
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("model").setLevel(logging.INFO)
+    from model.load import ModelError  # noqa: PLC0415  (help needs none of the seconds this takes)
+    from model.training.cache import CacheError  # noqa: PLC0415
+    from model.training.corpus import CorpusError  # noqa: PLC0415
+    from model.training.trainer import Stopped  # noqa: PLC0415
+
+    try:
+        _train(args)
+    except (CacheError, CorpusError, ModelError, OSError) as error:
+        sys.stderr.write(f"captiond train: {error}\n")
+        return 1
+    except (KeyboardInterrupt, Stopped) as reason:
+        said = str(reason) or "stopped"
+        sys.stderr.write(f"captiond train: {said}; the same command goes on from there\n")
+        return _STOPPED
+    return 0
+
+
+def _train(args: argparse.Namespace) -> None:
+    import torch  # noqa: PLC0415
+    from accelerate import PartialState  # noqa: PLC0415
+
+    from model.load import load  # noqa: PLC0415
+    from model.training.curves import draw  # noqa: PLC0415
+    from model.training.trainer import Trainer  # noqa: PLC0415
+
+    state = PartialState(cpu=not torch.cuda.is_available(), timeout=_PATIENCE)
+    checkpoint = load(args.model)
+    recipe = _recipe(args, checkpoint)
+    caches = args.cache or [args.out / "cache"]
+    if args.data:
+        _distil(args, checkpoint, recipe, caches[0], state)
+    state.wait_for_everyone()
+    trainer = Trainer(checkpoint, caches, recipe, args.out)
+    with _stop_requests() as asked:
+        try:
+            trainer.run(asked)
+        finally:
+            if state.is_main_process and (args.out / "curve.json").exists():
+                draw(args.out / "curve.json", args.out / "curve.svg")
+    if state.is_main_process:
+        _finish(args, checkpoint, trainer, caches, state.device)
+
+
+def _recipe(args: argparse.Namespace, checkpoint: "Checkpoint") -> "Recipe":
+    """Raises CorpusError for blocks that the model does not have."""
+    from model.training.corpus import CorpusError  # noqa: PLC0415
+    from model.training.recipe import Recipe, last_layers, taps_for  # noqa: PLC0415
+
+    layers = args.layers or last_layers(checkpoint.config)
+    blocks = int(checkpoint.config.decoder_layers)
+    if not all(0 <= layer < blocks for layer in layers):
+        raise CorpusError(
+            f"--layers: {checkpoint.name} has the decoder blocks 0 to {blocks - 1}, "
+            f"not {', '.join(map(str, layers))}"
+        )
+    return Recipe(
+        layers=layers,
+        taps=taps_for(checkpoint.config, layers, soft=args.soft > 0),
+        block=args.block,
+        steps=args.steps,
+        batch=args.batch,
+        peak=args.rate,
+        coverage=args.coverage,
+        soft=args.soft,
+        seed=args.seed,
+    )
+
+
+def _distil(
+    args: argparse.Namespace, checkpoint: "Checkpoint", recipe: "Recipe", cache: Path, state: Any
+) -> None:
+    """Find, join and distil what the cache still lacks; each process its share."""
+    from model.training.cache import note_left_out  # noqa: PLC0415
+    from model.training.corpus import find, join  # noqa: PLC0415
+    from model.training.distil import distil  # noqa: PLC0415
+
+    left_out: Counter[str] = Counter()
+    recordings = [
+        replace(one, licence=args.licence) if one.licence == "not stated" else one
+        for one in find(args.data, language=args.language, excluded=left_out)
+    ]
+    passages = join(recordings, seed=args.seed)
+    if state.is_main_process:
+        hours = sum(passage.seconds for passage in passages) / 3600
+        _tell(f"{len(recordings):,} recordings, {len(passages):,} passages, {hours:.2f} h")
+    distil(
+        checkpoint,
+        passages,
+        cache,
+        device=state.device,
+        language=args.language,
+        taps=recipe.taps,
+        seed=args.seed if args.perturb else None,
+        share=(state.process_index, state.num_processes),
+    )
+    if state.is_main_process:
+        note_left_out(cache, left_out)
+
+
+def _finish(
+    args: argparse.Namespace,
+    checkpoint: "Checkpoint",
+    trainer: "Trainer",
+    caches: list[Path],
+    device: Any,
+) -> None:
+    """Measure the best drafter on all that was held out, and write it with its notes."""
+    from model.trained import load_drafter, read_facts, save_drafter  # noqa: PLC0415
+    from model.training import cache  # noqa: PLC0415
+    from model.training.evaluate import judge  # noqa: PLC0415
+    from model.training.files import replacing  # noqa: PLC0415
+    from model.training.summary import data_notes, describe_file, score_notes  # noqa: PLC0415
+
+    best = args.out / "best.safetensors"
+    trained, noted, shelf = load_drafter(best, checkpoint), read_facts(best), trainer.shelf
+    trajectories = (cache.read(entry) for entry in shelf.held_out)
+    score = judge(checkpoint, trained, trajectories, kept=shelf.facts.taps, device=device)
+    excluded = sum((cache.excluded(directory) for directory in caches), Counter[str]())
+    path = args.out / f"{checkpoint.name.rpartition('/')[2]}.safetensors"
+    notes = {"recipe": noted["recipe"], "step": noted["step"], "model": checkpoint.name}
+    notes |= data_notes(shelf.training, excluded) | score_notes(score, shelf.held_out)
+    notes["command"] = shlex.join(["captiond", *sys.argv[1:]])
+    with replacing(path) as temporary:
+        save_drafter(
+            temporary,
+            trained.network,
+            target=checkpoint.fingerprint,
+            acceptance=score.acceptance(),
+            notes=notes,
+        )
+    sys.stdout.write(f"{describe_file(path, read_facts(path))}\n")
+
+
+@contextmanager
+def _stop_requests() -> Iterator[Callable[[], bool]]:
+    """Whether SIGINT or SIGTERM has come. The first one asks; another one ends the process."""
+    came: list[int] = []
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def ask(number: int, _frame: FrameType | None) -> None:
+        came.append(number)
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+    for number in before:
+        signal.signal(number, ask)
+    try:
+        yield lambda: bool(came)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _tell(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(","))
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("at least 1 is wanted")
+    return number
+
+
+def _positive(text: str) -> float:
+    number = float(text)
+    if not 0.0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not more than 0")
+    return number
+
+
+def _share(text: str) -> float:
+    number = float(text)
+    if not 0.0 <= number <= 1.0:
+        raise argparse.ArgumentTypeError(f"{text} is not within 0 … 1")
+    return number

@@ -1,0 +1,66 @@
+from pathlib import Path
+
+import pytest
+
+from daemon import cli
+from model.load import load
+from model.trained import save_drafter
+from tests.lessons import record
+from tests.test_drafter import network
+from tests.test_load import save_transformers
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_transformers(tmp_path_factory.mktemp("models") / "small")
+
+
+@pytest.fixture
+def drafter(model: Path, tmp_path: Path) -> Path:
+    """An untrained one, which names its model."""
+    path = tmp_path / "d.safetensors"
+    target = load(str(model)).fingerprint
+    notes = {"model": str(model)}
+    save_drafter(path, network(), target=target, acceptance=[0.5] * 4, notes=notes)
+    return path
+
+
+def test_a_file_is_inspected(drafter: Path, capsys: Capture) -> None:
+    assert cli.main(["drafter", "inspect", str(drafter)]) == 0
+    assert "2 layers" in capsys.readouterr().out
+
+
+def test_a_file_is_evaluated_on_audio(drafter: Path, tmp_path: Path, capsys: Capture) -> None:
+    """On its own model, unless another is named; what was left out is said."""
+    for number in range(6):
+        record(tmp_path / "audio" / f"{number}.wav", number, 8000 + 700 * number)
+    (tmp_path / "audio" / "x.wav").write_bytes(b"nonsense")
+    assert cli.main(["drafter", "evaluate", str(drafter), "--audio", str(tmp_path / "audio")]) == 0
+    said = capsys.readouterr().out
+    assert "6 recordings, 0.00 h; left out: 1 unreadable" in said
+    for name in ("α", "τ", "rounds", "acceptance"):
+        assert name in said
+    limited = ["--audio", str(tmp_path / "audio"), "--limit", "2"]
+    assert cli.main(["drafter", "evaluate", str(drafter), *limited]) == 0
+    assert "2 recordings" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["inspect", "/nowhere"], "cannot be read"),
+        (["evaluate", "DRAFTER", "--audio", "/nowhere"], "is no manifest"),
+        (["evaluate", "DRAFTER", "--audio", ".", "--language", "xx"], "does not know the language"),
+        (["evaluate", "DRAFTER", "--audio", ".", "--model", "no such model"], "no such model"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(
+    drafter: Path, capsys: Capture, argv: list[str], says: str
+) -> None:
+    given = [str(drafter) if part == "DRAFTER" else part for part in argv]
+    assert cli.main(["drafter", *given]) == 1
+    errors = [line for line in capsys.readouterr().err.splitlines() if "captiond drafter" in line]
+    assert len(errors) == 1
+    assert says in errors[0]

@@ -1,0 +1,95 @@
+import json
+from pathlib import Path
+
+from model.trained import read_facts, save_drafter
+from model.training.cache import Entry
+from model.training.evaluate import Score
+from model.training.summary import (
+    Share,
+    data_notes,
+    describe_file,
+    describe_score,
+    score_notes,
+    shares,
+)
+from tests.test_drafter import network
+
+
+def entry(source: str, licence: str, seconds: float, speaker: str = "s") -> Entry:
+    return Entry(Path(), 0, speaker, source, licence, seconds, 9, 4)
+
+
+ENTRIES = [
+    entry("read", "CC BY 4.0", 1800.0),
+    entry("made", "CC0", 360.0, "t"),
+    entry("read", "CC BY 4.0", 1800.0),
+]
+SCORE = Score(rounds=100, tokens=250, accepted=(80, 40, 20, 10))
+
+
+def test_hours_are_summed_by_source_and_licence() -> None:
+    assert shares(ENTRIES) == [
+        Share("made", "CC0", 0.1, 1),
+        Share("read", "CC BY 4.0", 1.0, 2),
+    ]
+
+
+def test_notes_are_text_that_says_everything() -> None:
+    """Any reader of safetensors can show them."""
+    notes = data_notes(ENTRIES, {"unreadable": 2}) | score_notes(SCORE, ENTRIES)
+    assert all(isinstance(text, str) for text in notes.values())
+    assert json.loads(notes["data"])[1] == {
+        "source": "read",
+        "licence": "CC BY 4.0",
+        "hours": 1.0,
+        "passages": 2,
+    }
+    assert notes["data_licences"] == "CC BY 4.0; CC0"
+    assert json.loads(notes["excluded"]) == {"unreadable": 2}
+    assert (notes["alpha"], notes["tau"]) == ("0.3750", "2.5000")
+    measured = json.loads(notes["measured_on"])
+    assert measured["speakers"] == 2
+    assert (measured["rounds"], measured["tokens"]) == (100, 250)
+
+
+def test_a_file_is_described_by_what_it_notes(tmp_path: Path) -> None:
+    path = tmp_path / "d.safetensors"
+    notes = {
+        "model": "tiny",
+        "recipe": json.dumps({"layers": [0, 1]}),
+        "step": "40",
+        "command": "captiond train --out x",
+    }
+    notes |= data_notes(ENTRIES, {"unreadable": 2, "longer than 30 s": 1})
+    notes |= score_notes(SCORE, ENTRIES)
+    save_drafter(path, network((1, 5)), target="abc", acceptance=SCORE.acceptance(), notes=notes)
+    text = describe_file(path, read_facts(path))
+    for part in (
+        "tiny, fingerprint abc",
+        "2 layers from blocks 0, 1, 4 candidates, taps 0, 1, rotary positions, memories: history",
+        "2 tokens",
+        "0.800 0.500 0.500 0.500",
+        "0.3750, 2.5000: 3 held-out passages (1.10 h) of 2 speakers, 100 rounds",
+        "40 steps",
+        "read: 1.00 h, 2 passages (CC BY 4.0)",
+        "made: 0.10 h, 1 passages (CC0)",
+        "1 longer than 30 s, 2 unreadable",
+        "CC BY 4.0; CC0",
+        "captiond train --out x",
+    ):
+        assert part in text, f"{part!r} is not in\n{text}"
+
+
+def test_a_file_without_notes_is_described_as_far_as_it_goes(tmp_path: Path) -> None:
+    path = tmp_path / "d.safetensors"
+    save_drafter(path, network(), target="abc", acceptance=[0.5] * 4)
+    text = describe_file(path, read_facts(path))
+    assert "not named, fingerprint abc" in text
+    assert "the target's" in text
+    assert "τ" not in text
+
+
+def test_a_score_is_described() -> None:
+    text = describe_score(SCORE)
+    assert "0.3750" in text
+    assert "100, 250 tokens" in text
