@@ -277,9 +277,10 @@ def _judge(transcript: Transcript, wanted: str) -> None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verb's options."""
-    parser.add_argument(
-        "--model", default="base", help="as in `captiond serve` (default: %(default)s)"
-    )
+    for flag, default in (("--model", "base"), ("--drafter", "auto")):
+        parser.add_argument(
+            flag, default=default, help=f"as in `captiond serve` (default: {default})"
+        )
 
 
 def run(
@@ -294,4 +295,5 @@ def run(
     0: at least LEAST_OVERLAP of the words that stand beside it came back in finals, and the daemon
     stopped well; 1: they did not, or anything failed; 130 after Ctrl-C, 143 after SIGTERM.
     """
-    return exit_status(lambda: asyncio.run(_demo(args.model, program, sample, patience_s)))
+    command = (*program, "--drafter", args.drafter)
+    return exit_status(lambda: asyncio.run(_demo(args.model, command, sample, patience_s)))

@@ -41,6 +41,12 @@ class Config(Struct, frozen=True, kw_only=True):
     model: Annotated[
         Text, Meta(description="short name, directory or hub id (see `captiond models`)")
     ] = "base"
+    drafter: Annotated[
+        Text,
+        Meta(
+            description="file of a trained drafter, none, or auto: the model's bundled one, if any"
+        ),
+    ] = "auto"
     device: Annotated[
         Literal["auto", "cpu", "cuda"], Meta(description="where to compute; auto prefers cuda")
     ] = "auto"

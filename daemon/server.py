@@ -145,7 +145,13 @@ class Daemon:
         seconds = time.monotonic() - self._began
         host = f"[{self._config.host}]" if ":" in self._config.host else self._config.host
         address = f"ws://{host}:{self.port}"
-        logger.info("ready on %s (model %s, %.1f s)", address, engine.name, seconds)
+        logger.info(
+            "ready on %s (model %s, drafter %s, %.1f s)",
+            address,
+            engine.name,
+            engine.drafter or "none",
+            seconds,
+        )
         self.ready.set()
 
     async def _drain(self) -> None:

@@ -51,7 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_engine_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", default="base", help="as `captiond serve` takes it")
-    parser.add_argument("--drafter", type=Path, help="a trained drafter's file")
+    parser.add_argument(
+        "--drafter", default="auto", help="as `captiond serve` takes it (default: auto)"
+    )
     parser.add_argument(
         "--engines",
         type=lambda text: tuple(text.split(",")),
@@ -170,12 +172,14 @@ def _measured(
     from model.bench_sections import SECTIONS as OVER_CLIPS  # noqa: PLC0415
     from model.load import load  # noqa: PLC0415
     from model.shapes import random_checkpoint, shape_config  # noqa: PLC0415
+    from model.trained import choose  # noqa: PLC0415
 
     clips = read_clips(args.audio, args.references, args.limit) if args.audio else []
     checkpoint = load(args.model)
     timing = {"repeats": args.repeats, "warm_ups": args.warm_ups, "device": device, "tell": tell}
     with tempfile.TemporaryDirectory(prefix="captiond-bench-") as scratch:
-        field = Field(checkpoint, clips, _plan(args, device), Path(scratch), tell)
+        plan = _plan(args, device, choose(args.drafter, checkpoint))
+        field = Field(checkpoint, clips, plan, Path(scratch), tell)
         for section in wanted:
             if section != "passes":
                 yield checkpoint.name, section, OVER_CLIPS[section](field)
@@ -188,7 +192,7 @@ def _measured(
                 yield name, section, passes(made, **timing)
 
 
-def _plan(args: argparse.Namespace, device: str) -> "Plan":
+def _plan(args: argparse.Namespace, device: str, drafter: Path | None) -> "Plan":
     from model.bench_field import ENGINES, Plan  # noqa: PLC0415
     from model.proposers import chance_for  # noqa: PLC0415
 
@@ -202,7 +206,7 @@ def _plan(args: argparse.Namespace, device: str) -> "Plan":
         warm_ups=args.warm_ups,
         chance=chance,
         block=args.block,
-        drafter=args.drafter,
+        drafter=drafter,
         assistant=args.assistant,
     )
 

@@ -8,20 +8,20 @@ import torch
 from model.engine import Engine
 from model.load import ModelError, load
 from model.runner import STAGED
-from model.trained import load_drafter
+from model.trained import AUTO, choose, load_drafter
 from model.whisper import Cache
 
 logger = logging.getLogger(__name__)
 
 
 def start(
-    name: str, *, device: str = "auto", threads: int = 0, slots: int = 4, drafter: str = ""
+    name: str, *, device: str = "auto", threads: int = 0, slots: int = 4, drafter: str = AUTO
 ) -> Engine:
     """An engine for the model called `name`.
 
     device: "cpu", "cuda", or "auto" for CUDA where there is one. threads: of the CPU; 0 leaves
-    torch's choice. drafter: a file that `save_drafter` wrote; empty for none. Raises ModelError,
-    also when the device or its memory is missing.
+    torch's choice. drafter: a file that `save_drafter` wrote, "none", or "auto" for the bundled one
+    if the model has one. Raises ModelError, also when the device or its memory is missing.
     """
     if threads:
         torch.set_num_threads(threads)
@@ -32,7 +32,8 @@ def start(
             "no CUDA device can be used here: start with device = cpu, or check the driver"
         )
     checkpoint = load(name)
-    trained = load_drafter(Path(drafter).expanduser(), checkpoint) if drafter else None
+    file = choose(drafter, checkpoint)
+    trained = None if file is None else load_drafter(file, checkpoint)
     dtype = torch.float32 if device == "cpu" else torch.float16
     caches = Cache.bytes_for(checkpoint.config, slots + (0 if device == "cpu" else STAGED), dtype)
     weights = sum(tensor.numel() for tensor in checkpoint.weights.values()) * dtype.itemsize

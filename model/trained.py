@@ -94,13 +94,13 @@ def load_drafter(path: Path, checkpoint: Checkpoint) -> Trained:
     return Trained(path.stem, network, acceptance)
 
 
-def bundled(checkpoint: Checkpoint, directory: Path = BUNDLED) -> Path | None:
+def bundled(checkpoint: Checkpoint) -> Path | None:
     """The drafter that is installed along for this very target, if there is one.
 
     Told by the fingerprint: another name for the same weights finds it, other weights of the same
     name do not. Raises ModelError for a damaged file.
     """
-    for path in sorted(directory.glob("*.safetensors")):
+    for path in sorted(BUNDLED.glob("*.safetensors")):
         if read_facts(path)["target"] == checkpoint.fingerprint:
             return path
     return None

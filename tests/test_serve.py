@@ -12,12 +12,17 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from clients.demo import READY
+from clients.stream import connect
 from daemon import cli
 from daemon.config import Config
 from daemon.serve import begin_log, physical_cores, serve
 from daemon.server import Daemon
+from model.load import load
+from model.trained import save_drafter
 from streaming.protocol import Start
 from tests.fakes import PATIENCE, ScriptedEngine
+from tests.test_drafter import network
+from tests.test_load import save_transformers
 from tests.wire import calling, until
 
 ROOT = Path(__file__).parent.parent
@@ -52,6 +57,32 @@ def test_ctrl_c_while_torch_is_imported_leaves_no_trace(tmp_path: Path) -> None:
         command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+async def test_a_drafter_is_taken_along_and_clients_are_told(tmp_path: Path) -> None:
+    """A whole daemon with the tiny model: the drafter is named in the log and in `ready`."""
+    model, file = tmp_path / "tiny", tmp_path / "swift.safetensors"
+    model.mkdir()
+    target = load(str(save_transformers(model))).fingerprint
+    save_drafter(file, network(), target=target, acceptance=[0.9] * 4)
+    command = ["-m", "daemon", "serve", "--port", "0", "--device", "cpu", "--threads", "1"]
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, *command, "--model", model, "--drafter", file),
+        cwd=ROOT,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert process.stderr is not None
+        async with asyncio.timeout(PATIENCE * 3):
+            while (said := READY.search(line := await process.stderr.readline())) is None:
+                assert line, "the daemon ended before it was ready"
+        assert b"(model tiny, drafter swift, " in line
+        async with connect(said[1].decode(), Start(language="en")) as captions:
+            assert captions.ready.drafter == "swift"
+    finally:
+        process.terminate()
+        await process.communicate()
+    assert process.returncode == 0
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from model import trained
 from model.drafter import Architecture, ParallelDrafter
 from model.load import ModelError
 from model.trained import bundled, choose, load_drafter, read_facts, save_drafter
@@ -99,22 +100,31 @@ def test_facts_can_be_read_without_the_target(tmp_path: Path) -> None:
     assert facts["model"] == "x"
 
 
-def test_the_bundled_drafter_is_told_by_its_target(tmp_path: Path) -> None:
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where bundled drafters lie."""
+    monkeypatch.setattr(trained, "BUNDLED", tmp_path / "drafters")
+    (tmp_path / "drafters").mkdir()
+    return tmp_path / "drafters"
+
+
+def test_the_bundled_drafter_is_told_by_its_target(installed: Path) -> None:
     """Whatever the files are called; none for a target that none was made for."""
-    save(tmp_path / "a.safetensors", seed=9)
-    mine = save(tmp_path / "b.safetensors")
-    assert bundled(CHECKPOINT, tmp_path) == mine
-    assert bundled(tiny_checkpoint(seed=3), tmp_path) is None
-    assert bundled(CHECKPOINT, tmp_path / "absent") is None
+    save(installed / "a.safetensors", seed=9)
+    mine = save(installed / "b.safetensors")
+    assert bundled(CHECKPOINT) == mine
+    assert bundled(tiny_checkpoint(seed=3)) is None
 
 
-def test_a_damaged_bundled_drafter_is_no_silent_start_without(tmp_path: Path) -> None:
-    (tmp_path / "a.safetensors").write_bytes(b"nonsense")
+def test_a_damaged_bundled_drafter_is_no_silent_start_without(installed: Path) -> None:
+    (installed / "a.safetensors").write_bytes(b"nonsense")
     with pytest.raises(ModelError, match="cannot be read"):
-        bundled(CHECKPOINT, tmp_path)
+        bundled(CHECKPOINT)
 
 
-def test_a_drafter_is_named_by_file_or_by_word(tmp_path: Path) -> None:
+def test_a_drafter_is_named_by_file_or_by_word(installed: Path) -> None:
+    assert choose("auto", CHECKPOINT) is None
+    mine = save(installed / "b.safetensors")
+    assert choose("auto", CHECKPOINT) == mine
     assert choose("none", CHECKPOINT) is None
-    assert choose("auto", CHECKPOINT) is None  # none is bundled for a random model
     assert choose("~/d.safetensors", CHECKPOINT) == Path.home() / "d.safetensors"
