@@ -46,7 +46,13 @@ def run(args: argparse.Namespace) -> int:
 
     def load_engine() -> Engine:
         threads = settings.threads or physical_cores()
-        return start(settings.model, device=settings.device, threads=threads, slots=settings.slots)
+        return start(
+            settings.model,
+            device=settings.device,
+            threads=threads,
+            slots=settings.slots,
+            precision=settings.precision,
+        )
 
     async def main() -> None:
         await serve(Daemon(settings, load_engine))
