@@ -50,6 +50,10 @@ class Config(Struct, frozen=True, kw_only=True):
     device: Annotated[
         Literal["auto", "cpu", "cuda"], Meta(description="where to compute; auto prefers cuda")
     ] = "auto"
+    precision: Annotated[
+        Literal["float32", "int8"],
+        Meta(description="of the model on a CPU; int8 is faster and has words of its own"),
+    ] = "float32"
     threads: Annotated[
         int, Meta(ge=0, le=1024, description="CPU threads; 0 is one for each physical core")
     ] = 0

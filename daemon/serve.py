@@ -52,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
             threads=threads,
             slots=settings.slots,
             drafter=settings.drafter,
+            precision=settings.precision,
         )
 
     async def main() -> None:

@@ -88,6 +88,12 @@ def _add_engine_arguments(parser: argparse.ArgumentParser) -> None:
         help="of the section passes: sizes to time with random weights, besides the model",
     )
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    parser.add_argument(
+        "--precision",
+        choices=("float32", "int8"),
+        default="float32",
+        help="of captiond's target on the CPU; the engines int8 and int8-oracle run beside float32",
+    )
     parser.add_argument("--threads", type=_count, help="of the CPU (default: torch's choice)")
 
 
@@ -146,6 +152,7 @@ def _prepare(args: argparse.Namespace) -> str:
 
     from model.bench_clips import BenchError  # noqa: PLC0415
     from model.bench_report import read  # noqa: PLC0415
+    from model.start import check_int8  # noqa: PLC0415
     from model.words import normalised  # noqa: PLC0415
 
     logging.set_verbosity_error()  # its advice on how to call `generate` would drown the progress
@@ -156,7 +163,10 @@ def _prepare(args: argparse.Namespace) -> str:
     if args.device == "cuda" and not torch.cuda.is_available():
         raise BenchError("no CUDA device can be used here: take --device cpu, or check the driver")
     if args.device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
+        wanted = torch.cuda.is_available() and args.precision != "int8"
+        args.device = "cuda" if wanted else "cpu"
+    if args.precision == "int8":
+        check_int8(args.device)
     return str(args.device)
 
 
@@ -177,16 +187,18 @@ def _measured(
     clips = read_clips(args.audio, args.references, args.limit) if args.audio else []
     checkpoint = load(args.model)
     timing = {"repeats": args.repeats, "warm_ups": args.warm_ups, "device": device, "tell": tell}
+    timing["precision"] = args.precision
+    kind = "" if args.precision == "float32" else f", {args.precision}"
     with tempfile.TemporaryDirectory(prefix="captiond-bench-") as scratch:
         plan = _plan(args, device, choose(args.drafter, checkpoint))
         field = Field(checkpoint, clips, plan, Path(scratch), tell)
         for section in wanted:
             if section != "passes":
-                yield checkpoint.name, section, OVER_CLIPS[section](field)
+                yield checkpoint.name + kind, section, OVER_CLIPS[section](field)
                 continue
-            yield checkpoint.name, section, passes(checkpoint, **timing)
+            yield checkpoint.name + kind, section, passes(checkpoint, **timing)
             for shape in args.shapes:
-                name = f"{shape}, random weights"
+                name = f"{shape}, random weights{kind}"
                 # Half the memory, and no pass depends on how weights are stored.
                 made = random_checkpoint(name, shape_config(shape), dtype=torch.float16)
                 yield name, section, passes(made, **timing)
@@ -208,6 +220,7 @@ def _plan(args: argparse.Namespace, device: str, drafter: Path | None) -> "Plan"
         block=args.block,
         drafter=drafter,
         assistant=args.assistant,
+        precision=args.precision,
     )
 
 

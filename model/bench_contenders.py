@@ -15,6 +15,7 @@ from model.engine import Engine
 from model.load import Checkpoint
 from model.mel import LogMel
 from model.proposers import Proposer, Reuse, Simulated
+from model.quantised import Precision
 from model.requests import Hypothesis, Request
 
 Truth = Mapping[Clip, tuple[int, ...]]  # what greedy decoding, or sampling, makes of each clip
@@ -36,6 +37,7 @@ class Desk:
         slots: int,
         block: int,
         static: bool | None = None,
+        precision: Precision = "float32",
     ) -> "Desk":
         """An engine without a network of its own; arguments as for `Engine`."""
         proposers: dict[Request, Proposer] = {}
@@ -46,6 +48,7 @@ class Desk:
             proposer=proposers.get,
             block=block,
             static=static,
+            precision=precision,
         )
         capture(engine)
         return cls(engine, proposers)
@@ -113,13 +116,19 @@ def _reading(hypothesis: Hypothesis, eot: int) -> Reading:
     )
 
 
-def greedy(desk: Desk, language: str, temperature: float = 0.0) -> Captiond:
+def greedy(desk: Desk, language: str, temperature: float = 0.0, name: str = "greedy") -> Captiond:
     """Plain decoding: k = 0."""
-    return Captiond("greedy", desk, language, temperature=temperature)
+    return Captiond(name, desk, language, temperature=temperature)
 
 
 def simulated(
-    desk: Desk, language: str, truth: Truth, chance: float, block: int, temperature: float = 0.0
+    desk: Desk,
+    language: str,
+    truth: Truth,
+    chance: float,
+    block: int,
+    temperature: float = 0.0,
+    name: str = "oracle",
 ) -> Captiond:
     """A pretended drafter of known quality: `chance` for each token, full blocks of `block`.
 
@@ -129,7 +138,7 @@ def simulated(
     def propose(clip: Clip) -> Proposer:
         return Simulated(truth[clip], chance, block, seed=len(clip.audio))
 
-    return Captiond("oracle", desk, language, propose, temperature)
+    return Captiond(name, desk, language, propose, temperature)
 
 
 def again(desk: Desk, language: str, truth: Truth) -> Captiond:
@@ -168,6 +177,6 @@ class Encoding:
     def read(self, clips: Sequence[Clip]) -> list[Reading]:
         """Encode into the engine's first slots: it must be idle."""
         mel = self._front_end([clip.audio for clip in clips], self._window)
-        states = self._whisper.encoder(mel.to(self._cache.cross_keys.dtype))
+        states = self._whisper.encoder(mel.to(self._whisper.decoder.positions.dtype))
         self._whisper.decoder.write_cross(states, self._cache.rows(0, len(clips)))
         return []

@@ -30,7 +30,9 @@ from model.bench_rivals import (
     ctranslate2_directory,
 )
 from model.engine import Engine
-from model.load import Checkpoint
+from model.load import Checkpoint, ModelError
+from model.quantised import Precision
+from model.start import check_int8
 from model.trained import load_drafter
 
 ENGINES = (
@@ -38,6 +40,8 @@ ENGINES = (
     "oracle",
     "drafter",
     "again",
+    "int8",
+    "int8-oracle",
     "transformers",
     "assisted",
     "faster-whisper-float32",
@@ -45,9 +49,16 @@ ENGINES = (
 )
 
 
+OTHER_TARGET = ("int8", "int8-oracle")
+"""Captiond's engines whose encoder is not the one that `Field.encoding` times."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What was asked for. chance: of each token of the pretended drafter being right."""
+    """What was asked for. chance: of each token of the pretended drafter being right.
+
+    precision: of every engine of captiond's but OTHER_TARGET, whose names say theirs.
+    """
 
     language: str
     device: str
@@ -59,6 +70,7 @@ class Plan:
     block: int
     drafter: Path | None
     assistant: str | None
+    precision: Precision = "float32"
 
 
 @dataclass(eq=False)
@@ -86,9 +98,27 @@ class Field:
     @cached_property
     def desk(self) -> Desk:
         """The engine that has no network of its own."""
-        slots = max(self.plan.batches)
+        return self._plain_desk(self.plan.precision)
+
+    @cached_property
+    def int8_desk(self) -> Desk:
+        """The same with the int8 target. Raises Absent where that cannot run."""
+        if self.plan.precision == "int8":
+            raise Absent("all of captiond's engines are int8 in this run (--precision)")
+        try:
+            check_int8(self.plan.device)
+        except ModelError as reason:
+            raise Absent(str(reason)) from None
+        return self._plain_desk("int8")
+
+    def _plain_desk(self, precision: Precision) -> Desk:
+        slots, plan = max(self.plan.batches), self.plan
         return Desk.plain(
-            self.checkpoint, device=self.plan.device, slots=slots, block=self.plan.block
+            self.checkpoint,
+            device=plan.device,
+            slots=slots,
+            block=plan.block,
+            precision=precision,
         )
 
     @cached_property
@@ -111,6 +141,7 @@ class Field:
             slots=max(self.plan.batches),
             drafter=trained,
             block=block,
+            precision=self.plan.precision,
         )
         if paced:
             engine.warm_up()
@@ -144,6 +175,11 @@ class Field:
             compute = name.removeprefix("faster-whisper-")
             return FasterWhisper(name, directory, compute, language, plan.device)
 
+        def int8_oracle() -> Contender:
+            desk = self.int8_desk
+            truth = truth_of(greedy(desk, language), self.clips)
+            return simulated(desk, language, truth, plan.chance, plan.block, name=name)
+
         makers: dict[str, Callable[[], Contender]] = {
             "greedy": lambda: greedy(self.desk, language),
             "oracle": lambda: simulated(self.desk, language, self.truth, plan.chance, plan.block),
@@ -151,6 +187,8 @@ class Field:
                 name, self.drafted_desk(block=plan.block, paced=True), language
             ),
             "again": lambda: again(self.desk, language, self.truth),
+            "int8": lambda: greedy(self.int8_desk, language, name=name),
+            "int8-oracle": int8_oracle,
             "transformers": transformers,
             "assisted": lambda: transformers(assistant_for(checkpoint, plan.assistant)),
             "faster-whisper-float32": faster_whisper,
@@ -180,4 +218,5 @@ def about(run: Field) -> dict[str, Any]:
         "warm_ups": plan.warm_ups,
         "oracle": {"block": plan.block, "chance_of_each_token": round(plan.chance, 4)},
         "drafter": None if plan.drafter is None else plan.drafter.name,
+        "precision": plan.precision,
     }

@@ -18,6 +18,7 @@ from model.graphs import Graphs
 from model.load import Checkpoint
 from model.measure import median_seconds
 from model.mel import SAMPLE_RATE, SAMPLES_PER_STATE, LogMel
+from model.quantised import Precision
 from model.runner import Runner
 from model.tokens import TokenTable
 
@@ -40,9 +41,10 @@ def passes(
     repeats: int,
     warm_ups: int,
     tell: Callable[[str], None],
+    precision: Precision = "float32",
 ) -> dict[str, Any]:
     """Medians in ms. Raises torch.OutOfMemoryError where eight slots do not fit."""
-    engine = Engine(checkpoint, device=device, slots=max(ROWS))
+    engine = Engine(checkpoint, device=device, slots=max(ROWS), precision=precision)
 
     def ms(work: Callable[[], object], often: int = 1) -> float:
         return 1e3 * median_seconds(work, repeats=repeats * often, warm_ups=warm_ups)
@@ -53,8 +55,10 @@ def passes(
         return {
             "repeats": repeats,
             "warm_ups": warm_ups,
+            "precision": precision,
             "encode_ms": _encode(engine.runner, ms),
             "target_ms": _target(engine.runner, short),
+            "head_ms": _head(engine.runner, short),
             "draft_ms": _draft(engine.runner, engine.tokens, short),
         }
 
@@ -67,7 +71,7 @@ def _encode(runner: Runner, ms: Ms) -> list[dict[str, float]]:
     rows = []
     for states in [*(window for window in windows if window < runner.window), runner.window]:
         audio = np.zeros(states * SAMPLES_PER_STATE, np.float32)
-        mel = front_end([audio], states).to(cache.cross_keys.dtype)
+        mel = front_end([audio], states).to(runner.whisper.decoder.positions.dtype)
         heard = runner.whisper.encoder(mel)
         rows.append(
             {
@@ -111,6 +115,16 @@ def _target(runner: Runner, ms: Ms) -> list[dict[str, Any]]:
             times[str(count)] = ms(call)
         table.append({"rows": rows, "tokens": times, "nine_to_one": times["9"] / times["1"]})
     return table
+
+
+def _head(runner: Runner, ms: Ms) -> dict[str, float]:
+    """The output head alone, by new tokens of one row."""
+    decoder = runner.whisper.decoder
+    times = {}
+    for count in TOKENS:
+        hidden = decoder.positions.new_zeros(1, count, decoder.positions.shape[1])
+        times[str(count)] = ms(partial(decoder.logits, hidden))
+    return times
 
 
 def _draft(runner: Runner, tokens: TokenTable, ms: Ms) -> list[dict[str, Any]]:

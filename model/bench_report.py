@@ -42,6 +42,8 @@ DEFINITIONS = {
     "the stated chance, and proposing costs no time. After a block of which nothing was accepted "
     "the engine may make plain passes",
     "again": "captiond drafting with its own transcript of the same clip",
+    "int8": "captiond's int8 target, decoded greedily, and with an oracle that knows what that says. It "
+    "is another target: clips that differ from greedy decoding in float32 are no mistake of drafting",
 }
 _PACKAGES = ("torch", "transformers", "faster-whisper", "ctranslate2")
 
@@ -276,6 +278,7 @@ def _passes(figures: Figures) -> list[str]:
                 for row in target
             ),
         ),
+        *_heads(figures),
         "Draft passes (two layers, eight candidates, untrained), ms, by rows:",
         _table(
             ("vocabulary", *batches),
@@ -284,6 +287,16 @@ def _passes(figures: Figures) -> list[str]:
                 for row in draft
             ),
         ),
+    ]
+
+
+def _heads(figures: Figures) -> list[str]:
+    times = figures.get("head_ms")  # older results have none
+    if times is None:
+        return []
+    return [
+        "Of these the output head, one row, ms, by new tokens:",
+        _table(tuple(times), [[_number(ms) for ms in times.values()]]),
     ]
 
 

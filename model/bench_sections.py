@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from model.bench_clips import Clip
 from model.bench_contenders import Captiond, Desk, greedy, simulated, truth_of
-from model.bench_field import ENGINES, Field, about
+from model.bench_field import ENGINES, OTHER_TARGET, Field, about
 from model.bench_race import (
     Contender,
     Reading,
@@ -65,6 +65,7 @@ def _row(clips: Sequence[Clip], track: Track, base: Track, encoding: Track) -> d
     rounds = rounds_of(track.readings, drafted_in_prefill=track.name == "again")
     if rounds is not None:
         row |= asdict(rounds)
+    if rounds is not None and track.name not in OTHER_TARGET:
         row["decoder_gain"] = _gain(
             base.seconds - encoding.seconds, track.seconds - encoding.seconds
         )

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from transformers import WhisperConfig
 
-from model.kernels import LinearGelu, pack
+from model.kernels import FEW_ROWS, LinearGelu, pack
 from model.mel import SAMPLE_RATE, SAMPLES_PER_STATE
 from model.phases import Choose, Slots
 from model.whisper import Attention, CrossAttention, Whisper
@@ -225,9 +225,9 @@ class SlotDrafter:
             self._head = nn.Sequential(cut)
             self._bias = bias[self._ids]
         if packed:
-            pack(self._network)
+            pack(self._network, rows=FEW_ROWS)
             if self._ids is not None:
-                pack(self._head)
+                pack(self._head, rows=FEW_ROWS)
 
     @property
     def taps(self) -> tuple[int, ...]:

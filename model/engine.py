@@ -20,6 +20,7 @@ from model.load import Checkpoint
 from model.mel import SAMPLE_RATE, SAMPLES_PER_STATE
 from model.pace import Pace
 from model.proposers import Proposer, Reuse
+from model.quantised import Precision
 from model.reading import Reader
 from model.requests import Failure, Hypothesis, Request, as_tuple, check
 from model.rows import Proposal, Row
@@ -41,7 +42,8 @@ class Engine:
     drafter: a trained network that proposes in every round. reader: one that proposes a whole text
     at the start. proposer: makes a request's own proposer; by default its `previous` tokens are
     reused, and then nothing is read. block: most candidates of a round. static: whether shapes are
-    few and batches padded, as graphs need; by default on CUDA.
+    few and batches padded, as graphs need; by default on CUDA. precision: "int8", for the CPU alone,
+    is a target of its own: about as many words wrong, in less time.
     Raises torch.OutOfMemoryError when the caches do not fit the device.
     """
 
@@ -59,6 +61,7 @@ class Engine:
         proposer: Callable[[Request], Proposer | None] = reuse_previous,
         block: int = BLOCK,
         static: bool | None = None,
+        precision: Precision = "float32",
     ) -> None:
         if not 1 <= slots <= BUCKETS[-1]:
             raise ValueError(f"slots lie in 1 … {BUCKETS[-1]}, not {slots}")
@@ -75,6 +78,7 @@ class Engine:
             reader=reader,
             block=block,
             static=device != "cpu" if static is None else static,
+            precision=precision,
         )
         self._proposer = proposer
         self._pace: Pace | None = None

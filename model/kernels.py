@@ -1,7 +1,8 @@
-"""Matrix products for the CPU: oneDNN with weights packed once.
+"""Float32 matrix products for the CPU: plain, or oneDNN with weights packed once, whichever is faster.
 
-torch's own float32 `linear` takes the vendor's BLAS, which here falls far behind oneDNN when the
-weights are packed beforehand. Median ms, two cores of an AVX-512 machine, 512 → 2,048 with bias:
+torch's own `linear` takes the vendor's BLAS, which on most machines falls far behind oneDNN when the
+weights are packed beforehand. Which one does is measured at start, shape by shape, and then settled:
+a layer never changes its kernel with the number of rows, whose results would round otherwise. Median ms, two cores of an AVX-512 machine, 512 → 2,048 with bias:
 
     rows       1      5      9      33     1,500
     linear     0.056  0.242  0.293  0.828  30.0
@@ -11,8 +12,17 @@ and 512 → 51,865 (the output head): 7.0, 20.1, 18.8, 35.7 against 2.4, 3.3, 4.
 depends on the rows beside it by rounding at most, as with `linear`.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 from torch import Tensor, nn
+
+from model.measure import median_seconds
+
+# What layers mostly see at once: the encoder, whose times grow in proportion, and the decoder.
+MANY_ROWS, FEW_ROWS = 256, 9
+_NEAR = 1.25  # times as slow as plain ones, packed products are taken still: most often it is noise
 
 
 class PackedLinear(nn.Module):
@@ -49,12 +59,43 @@ class LinearGelu(nn.Linear):
         return nn.functional.gelu(super().forward(x))
 
 
-def pack(module: nn.Module) -> None:
-    """Replace every float32 linear layer below `module` by a packed one, where torch has oneDNN."""
+def pack(module: nn.Module, *, rows: int) -> None:
+    """Take the faster of two kernels for each float32 linear layer below `module`: packed or plain.
+
+    rows: what the layers mostly see at once, MANY_ROWS or FEW_ROWS. Shapes are measured once each.
+    """
     if not torch.backends.mkldnn.is_available():
         return
-    for name, child in module.named_children():
+    chosen: dict[tuple[int, ...], bool] = {}
+
+    def faster(linear: nn.Linear, _before: nn.Module | None) -> nn.Module:
+        packed = PackedLinear(linear, gelu=isinstance(linear, LinearGelu))
+        shape = (*linear.weight.shape, isinstance(linear, LinearGelu))
+        if shape not in chosen:
+            chosen[shape] = _packed_wins(linear, packed, rows)
+        return packed if chosen[shape] else linear
+
+    replace_linears(module, faster)
+
+
+def replace_linears(
+    module: nn.Module, make: Callable[[nn.Linear, nn.Module | None], nn.Module]
+) -> None:
+    """Put `make(linear, the layer before it)` in the place of each linear layer below `module`."""
+    before: nn.Module | None = None
+    for name, child in list(module.named_children()):
         if isinstance(child, nn.Linear):
-            setattr(module, name, PackedLinear(child, gelu=isinstance(child, LinearGelu)))
+            setattr(module, name, make(child, before))
         else:
-            pack(child)
+            replace_linears(child, make)
+        before = child
+
+
+@torch.inference_mode()
+def _packed_wins(linear: nn.Linear, packed: PackedLinear, rows: int) -> bool:
+    """Whether packing is worth while; near a tie it is, so that one machine always chooses alike."""
+    x = torch.zeros(rows, linear.in_features)
+    plain, ours = (
+        median_seconds(partial(layer, x), repeats=3, warm_ups=1) for layer in (linear, packed)
+    )
+    return ours <= plain * _NEAR

@@ -78,14 +78,13 @@ class Slots:
     @classmethod
     def allocate(cls, whisper: Whisper, slots: int, block: int) -> "Slots":
         """Room for `slots` utterances, and behind each context for a block that overshoots it."""
-        positions = whisper.decoder.positions
-        device = positions.device
+        device = whisper.decoder.positions.device
 
         def integers() -> Tensor:
             return torch.zeros(slots, dtype=torch.int64, device=device)
 
         return cls(
-            Cache.allocate(whisper.config, slots, device, positions.dtype, spare=block + 1),
+            Cache.allocate(whisper.config, slots, device, whisper.cache_dtype, spare=block + 1),
             integers(),
             integers(),
             integers(),

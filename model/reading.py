@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import WhisperConfig
 
-from model.kernels import pack
+from model.kernels import MANY_ROWS, pack
 from model.whisper import EncoderLayer, Whisper
 
 _EPSILON = 1e-5  # of the layer norms
@@ -97,8 +97,8 @@ class SlotReader:
         self._names = functional.pad(ids, (1, 0), value=NOTHING)
         self._bias = functional.pad(bias[ids], (1, 0))
         if packed:
-            pack(self._network)
-            pack(self._head)
+            pack(self._network, rows=MANY_ROWS)
+            pack(self._head, rows=MANY_ROWS)
 
     def read(self, states: Tensor, spoken: Tensor) -> Tensor:
         """Token ids, or `NOTHING`, of every step: int64 [rows, m / 2].

@@ -21,6 +21,7 @@ from model.measure import median_seconds
 from model.mel import SAMPLE_RATE, SAMPLES_PER_STATE, LogMel
 from model.pace import Pace
 from model.phases import Phases, Slots
+from model.quantised import Precision
 from model.reading import Reader, SlotReader, collapse
 from model.requests import Request, as_tuple
 from model.rows import Proposal, Row
@@ -53,12 +54,13 @@ class Runner:
         block: int,
         static: bool,
         reader: Reader | None = None,
+        precision: Precision = "float32",
     ) -> None:
         config = checkpoint.config
         on_cpu = device.type == "cpu"
         dtype = torch.float32 if on_cpu else torch.float16
         self.whisper = Whisper.from_weights(
-            config, checkpoint.weights, device, dtype, packed=on_cpu
+            config, checkpoint.weights, device, dtype, packed=on_cpu, int8=precision == "int8"
         )
         self.tokens = checkpoint.tokens
         self.block = block if drafter is None else min(block, drafter.network.architecture.block)
@@ -105,7 +107,7 @@ class Runner:
         )
         read = self.graphs.call(
             self._phases.encode,
-            {"mel": mel.to(self.state.cache.self_keys.dtype)},
+            {"mel": mel.to(self.whisper.decoder.positions.dtype)},
             first=first,
             spoken=states if self.static else max(spoken),
         )
@@ -163,7 +165,7 @@ class Runner:
         reach = self._reach(longest)
         heard = self._heard(max(self.states(row.request) for row in rows))
         if any(p.drafted for p in proposals):
-            spoken = self._heard(max(self._spoken(rows)))
+            spoken = self.window if self.static else max(self._spoken(rows))
             self._draft(count, reach=reach, heard=spoken, sampled=sampled)
         k = max(p.count for p in proposals)
         if self.static and k:
@@ -320,8 +322,11 @@ class Runner:
         return most if self.static else min(-(-longest // _REACH_STEP) * _REACH_STEP, most)
 
     def _heard(self, states: int) -> int:
-        """Encoder states that attention looks at."""
-        return self.window if self.static else states
+        """Encoder states that attention looks at.
+
+        Always all of them in int8: over more or fewer its sums have another order.
+        """
+        return self.window if self.static or self.whisper.int8 else states
 
     def _spoken(self, rows: list[Row]) -> list[int]:
         """Encoder states that a drafter hears, by row."""

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import WhisperConfig
 
-from model.kernels import LinearGelu, pack
+from model.kernels import FEW_ROWS, MANY_ROWS, LinearGelu, pack
+from model.quantised import MIXED_IN, added, attend, quantise, write_keys
 
 _EPSILON = 1e-5  # of the layer norms
 
@@ -49,12 +50,17 @@ class Cache:
         heads = config.decoder_attention_heads
         width = config.d_model // heads
 
-        def zeros(positions: int) -> Tensor:
-            shape = (config.decoder_layers, slots, heads, positions, width)
+        def zeros(*last: int) -> Tensor:
+            shape = (config.decoder_layers, slots, heads, *last)
             return torch.zeros(shape, device=device, dtype=dtype)
 
+        def keys(positions: int) -> Tensor:
+            if dtype is MIXED_IN:  # as quantised attention wants them
+                return zeros(width, positions).transpose(-1, -2)
+            return zeros(positions, width)
+
         positions, states = config.max_target_positions + spare, config.max_source_positions
-        return cls(zeros(positions), zeros(positions), zeros(states), zeros(states))
+        return cls(keys(positions), zeros(positions, width), keys(states), zeros(states, width))
 
     @staticmethod
     def bytes_for(config: WhisperConfig, slots: int, dtype: torch.dtype) -> int:
@@ -84,8 +90,20 @@ class Cache:
             tensor.zero_()
 
 
+def _mix(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Attention [rows, heads, n, head width] → [rows, n, width]."""
+    if k.dtype is MIXED_IN:
+        mixed = attend(q.to(MIXED_IN), k, v, mask).float()
+    else:
+        mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    return mixed.transpose(1, 2).flatten(2)
+
+
 class Attention(nn.Module):
     """Self-attention; q, k and v are one product."""
+
+    mixed_in: torch.dtype | None = None
+    """What q, k and v are rounded to; None: nothing."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -96,13 +114,12 @@ class Attention(nn.Module):
     def split(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """[rows, n, width] → q, k, v: [rows, n, heads, head width]."""
         rows, n, _ = x.shape
-        q, k, v = self.qkv(x).view(rows, n, 3, self.heads, -1).unbind(2)
+        q, k, v = self.qkv(x).to(self.mixed_in).view(rows, n, 3, self.heads, -1).unbind(2)
         return q, k, v
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """q: [rows, heads, n, head width]; k, v: [rows, heads, m, head width]; mask True = seen."""
-        mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-        out: Tensor = self.out(mixed.transpose(1, 2).flatten(2))
+        out: Tensor = self.out(_mix(q, k, v, mask))
         return out
 
 
@@ -126,8 +143,7 @@ class CrossAttention(nn.Module):
         """x: [rows, n, width]; k, v as `project` gives them."""
         rows, n, _ = x.shape
         q = self.q(x).view(rows, n, self.heads, -1).transpose(1, 2)
-        mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-        out: Tensor = self.out(mixed.transpose(1, 2).flatten(2))
+        out: Tensor = self.out(_mix(q, k, v, mask))
         return out
 
 
@@ -154,6 +170,8 @@ class EncoderLayer(nn.Module):
 class Encoder(nn.Module):
     """Log-mel to acoustic states."""
 
+    one_by_one = False  # whether rows are convolved alone: together some widths sum in other orders
+
     def __init__(self, config: WhisperConfig) -> None:
         super().__init__()
         width = config.d_model
@@ -168,12 +186,17 @@ class Encoder(nn.Module):
 
         Fewer states than 1,500 are a window shorter than Whisper's 30 s.
         """
-        x = functional.gelu(self.conv2(functional.gelu(self.conv1(mel)))).transpose(1, 2)
+        batches = torch.split(mel, 1) if self.one_by_one else (mel,)
+        x = torch.cat([self._convolved(batch) for batch in batches]).transpose(1, 2)
         x = x + self.positions[: x.shape[1]]
         for layer in self.layers:
             x = layer(x)
         out: Tensor = self.norm(x)
         return out
+
+    def _convolved(self, mel: Tensor) -> Tensor:
+        """[rows, bins, 2 * states] → [rows, width, states]."""
+        return functional.gelu(self.conv2(functional.gelu(self.conv1(mel))))
 
 
 class DecoderLayer(nn.Module):
@@ -230,6 +253,8 @@ class Decoder(nn.Module):
         past = torch.arange(reach, device=tokens.device) <= positions[:, None, :, None]
         # [rows, 1, 1, heard]
         audible = torch.arange(heard, device=tokens.device) < states[:, None, None, None]
+        if cache.self_keys.dtype is MIXED_IN:
+            past, audible = added(past), added(audible)
         rows = torch.arange(tokens.shape[0], device=tokens.device)[:, None]
         tapped: list[Tensor] = []
         for index, layer in enumerate(self.layers):
@@ -262,12 +287,18 @@ class Decoder(nn.Module):
         for index, layer in enumerate(self.layers):
             assert isinstance(layer, DecoderLayer)
             k, v = layer.cross.project(states)
-            cache.cross_keys[index, :, :, : states.shape[1]].copy_(k)
+            keys = cache.cross_keys[index, :, :, : states.shape[1]]
+            if keys.dtype is MIXED_IN:
+                write_keys(keys, k)
+            else:
+                keys.copy_(k)
             cache.cross_values[index, :, :, : states.shape[1]].copy_(v)
 
 
 class Whisper(nn.Module):
-    """The frozen target."""
+    """The frozen target. int8: whether it computes as quantised.py does."""
+
+    int8 = False
 
     def __init__(self, config: WhisperConfig) -> None:
         super().__init__()
@@ -284,16 +315,34 @@ class Whisper(nn.Module):
         dtype: torch.dtype,
         *,
         packed: bool = False,
+        int8: bool = False,
     ) -> "Whisper":
         """Build it on `device` without initialising twice; names must match exactly.
 
         The output head is the embedding. packed: take the CPU's faster products (kernels.py).
+        int8: be the int8 target (quantised.py), which is another target; float32 on the CPU only.
         """
         with torch.device("meta"):
             whisper = cls(config)
         placed = {key: value.to(device, dtype) for key, value in weights.items()}
         placed["decoder.head.weight"] = placed["decoder.embedding.weight"]
         whisper.load_state_dict(placed, assign=True)
-        if packed:
-            pack(whisper)
+        if int8:
+            whisper.quantise()
+        elif packed:
+            pack(whisper.encoder, rows=MANY_ROWS)
+            pack(whisper.decoder, rows=FEW_ROWS)
         return whisper.requires_grad_(requires_grad=False).eval()
+
+    @property
+    def cache_dtype(self) -> torch.dtype:
+        """Of the keys and values that it reads and writes."""
+        return MIXED_IN if self.int8 else self.decoder.positions.dtype
+
+    def quantise(self) -> None:
+        """Become the int8 target: forget the float32 weights of every linear layer."""
+        quantise(self)
+        for module in self.modules():
+            if isinstance(module, Attention):
+                module.mixed_in = MIXED_IN
+        self.int8 = self.encoder.one_by_one = True

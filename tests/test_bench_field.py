@@ -4,11 +4,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from model import start as starting
 from model.bench_clips import BenchError, Clip
 from model.bench_field import ENGINES, Field, Plan, about
 from model.bench_rivals import Absent
 from model.drafter import Architecture, from_target
 from model.load import ModelError
+from model.quantised import missing_instructions
 from model.trained import save_drafter
 from model.whisper import Whisper
 from tests.tiny import tiny_checkpoint
@@ -79,6 +81,30 @@ def test_why_a_contender_is_absent_is_said_every_time(tmp_path: Path) -> None:
         run.contender("assisted", 3)
 
 
+@pytest.mark.skipif(bool(missing_instructions()), reason="this CPU has no int8 to speak of")
+def test_the_int8_target_is_a_contender_with_a_reference_of_its_own(tmp_path: Path) -> None:
+    """Drafting changes none of its tokens; where everything is int8 it is not run a second time."""
+    run = field(tmp_path)
+    plain = run.contender("int8", 1)
+    drafted = run.contender("int8-oracle", 1)
+    assert (plain.name, drafted.name) == ("int8", "int8-oracle")
+    tokens = [reading.tokens for reading in plain.read(run.clips[:4])]
+    readings = drafted.read(run.clips[:4])
+    assert [reading.tokens for reading in readings] == tokens
+    assert any(reading.accepted for reading in readings)
+    everything = field(tmp_path, replace(PLAN, precision="int8"))
+    said = everything.contender("greedy", 1).read(run.clips[:4])
+    assert [reading.tokens for reading in said] == tokens
+    with pytest.raises(Absent, match="all of captiond's engines are int8"):
+        everything.contender("int8", 1)
+
+
+def test_why_there_is_no_int8_contender(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(starting, "missing_instructions", lambda: ["AVX-512 VNNI"])
+    with pytest.raises(Absent, match="needs a CPU with AVX-512 VNNI"):
+        field(tmp_path).contender("int8-oracle", 1)
+
+
 def test_a_trained_drafter_says_what_greedy_says(tmp_path: Path) -> None:
     """Paced as a daemon's is, with slots for the largest batch."""
     plan = replace(PLAN, drafter=save_tiny_drafter(tmp_path / "tiny.safetensors"))
@@ -104,7 +130,8 @@ def test_every_engine_can_be_asked_for(tmp_path: Path) -> None:
         except Absent as reason:
             answers[name] = str(reason)
     assert all(answers.values())
-    assert {name for name, answer in answers.items() if answer == name} == {
+    int8 = set() if missing_instructions() else {"int8", "int8-oracle"}
+    assert {name for name, answer in answers.items() if answer == name} == int8 | {
         "greedy",
         "oracle",
         "again",
@@ -126,4 +153,5 @@ def test_what_the_figures_rest_on(tmp_path: Path) -> None:
         "warm_ups": 0,
         "oracle": {"block": 4, "chance_of_each_token": 0.9},
         "drafter": None,
+        "precision": "float32",
     }

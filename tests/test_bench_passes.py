@@ -21,4 +21,6 @@ def test_every_pass_is_timed() -> None:
     times += [ms for row in found["target_ms"] for ms in row["tokens"].values()]
     times += [row[key] for row in found["encode_ms"] for key in ("mel", "encoder", "cross")]
     assert len(times) == 2 * 3 + 3 * 5 + 2 * 3
+    assert list(found["head_ms"]) == [str(count) for count in TOKENS]
+    times += found["head_ms"].values()
     assert min(times) > 0

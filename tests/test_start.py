@@ -7,6 +7,7 @@ import torch
 from model import start as starting
 from model import trained
 from model.load import ModelError, load
+from model.quantised import Precision, missing_instructions
 from model.start import start
 from model.trained import save_drafter
 from tests.test_drafter import network
@@ -22,6 +23,45 @@ def test_an_engine_from_a_directory(tmp_path: Path, caplog: pytest.LogCaptureFix
     assert (engine.name, engine.slots, engine.drafter) == (tmp_path.name, 2, None)
     assert torch.get_num_threads() == 1
     torch.set_num_threads(before)
+
+
+@pytest.mark.skipif(bool(missing_instructions()), reason="this CPU has no int8 to speak of")
+def test_an_int8_engine(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """On the CPU wherever else one could run; its caches are half as large."""
+    with caplog.at_level(logging.INFO, logger="model"):
+        engine = start(str(save_transformers(tmp_path)), slots=2, precision="int8")
+    assert "MiB for 2 slots, in int8 on cpu" in caplog.text
+    assert engine.runner.whisper.int8
+    assert engine.runner.state.cache.cross_keys.dtype == torch.bfloat16
+
+
+def test_int8_is_refused_where_it_cannot_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what it lacks, and what to do instead."""
+    monkeypatch.setattr(starting, "missing_instructions", lambda: ["AVX-512 BF16"])
+    with pytest.raises(ModelError, match=r"needs a CPU with AVX-512 BF16 .* precision = float32"):
+        start(str(save_transformers(tmp_path)), precision="int8")
+    with pytest.raises(ModelError, match="is for the CPU"):
+        starting.check_int8("cuda")
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "each"),
+    [("cpu", "float32", (4, 4, 4)), ("cpu", "int8", (4, 1, 1)), ("cuda", "float32", (2, 2, 0))],
+)
+def test_the_memory_of_weights_is_what_they_take(
+    device: str, precision: Precision, each: tuple[int, int, int]
+) -> None:
+    """Bytes of the embedding, of each layer's products, and of the output head beside the embedding."""
+    weights = {
+        "decoder.embedding.weight": torch.empty(100, 8),
+        "decoder.layers.0.mlp_in.weight": torch.empty(32, 8),
+        "decoder.layers.0.mlp_in.bias": torch.empty(32),
+    }
+    dtype = torch.float32 if device == "cpu" else torch.float16
+    found = starting._weight_bytes(weights, dtype, device, precision)
+    assert found == (800 + 32) * each[0] + 256 * each[1] + 800 * each[2]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is here")
