@@ -164,7 +164,8 @@ class Runner:
         heard = self._heard(max(self.states(row.request) for row in rows))
         if any(p.drafted for p in proposals):
             spoken = self._heard(max(self._spoken(rows)))
-            self._draft(count, reach=reach, heard=spoken, sampled=sampled)
+            drafted = self.block if self.static else max(p.drafted for p in proposals)
+            self._draft(count, drafted, reach=reach, heard=spoken, sampled=sampled)
         k = max(p.count for p in proposals)
         if self.static and k:
             k = self.block
@@ -224,7 +225,7 @@ class Runner:
         for rows in [b for b in reversed(BUCKETS) if b <= self.bucket(slots)]:
             for sampled in (False, True):
                 if self.drafter is not None:
-                    self._draft(rows, **shapes, sampled=sampled)
+                    self._draft(rows, self.block, **shapes, sampled=sampled)
                 for k in sorted({0, self.block}, reverse=True):
                     self._verify([Proposal()] * rows, k, **shapes, sampled=sampled)
         silence = np.zeros(2, np.float32)
@@ -252,11 +253,15 @@ class Runner:
         some = () if self.static else (1, 2, 4)
         blocks = sorted({0, self.block, *(k for k in some if k < self.block)})
         verify: dict[int, dict[int, float]] = {}
-        draft: dict[int, float] = {}
+        draft: dict[int, dict[int, float]] = {}
         for bucket in [bucket for bucket in BUCKETS if bucket <= _ceiling(slots, BUCKETS)]:
             rows = bucket if self.static else min(bucket, slots)
             self.state.lengths[:rows] = 1
-            draft[rows] = median_seconds(partial(self._draft, rows, **shapes, sampled=False))
+            draft[rows] = {
+                k: median_seconds(partial(self._draft, rows, k, **shapes, sampled=False))
+                for k in blocks
+                if k
+            }
             idle = [Proposal()] * rows
             verify[rows] = {
                 k: median_seconds(partial(self._verify, idle, k, **shapes, sampled=False))
@@ -281,9 +286,15 @@ class Runner:
                 row.language = known[among[best]]
                 row.language_probability = float(probabilities[best])
 
-    def _draft(self, rows: int, *, reach: int, heard: int, sampled: bool) -> None:
+    def _draft(self, rows: int, count: int, *, reach: int, heard: int, sampled: bool) -> None:
         self.graphs.call(
-            self._phases.draft, {}, rows=rows, reach=reach, heard=heard, sampled=sampled
+            self._phases.draft,
+            {},
+            rows=rows,
+            count=count,
+            reach=reach,
+            heard=heard,
+            sampled=sampled,
         )
 
     def _verify(

@@ -306,10 +306,14 @@ def tiny_drafter(
     """Untrained, but begun from the target's own blocks, so that some proposals hold."""
     torch.manual_seed(3)
     architecture = Architecture(2, block, spread_taps(2), vocabulary)
-    plain = Whisper.from_weights(
+    network = from_target(whisper_of(checkpoint), architecture, blocks=(0, 1))
+    return Trained("tiny", network, (0.5,) * block)
+
+
+def whisper_of(checkpoint: Checkpoint) -> Whisper:
+    return Whisper.from_weights(
         checkpoint.config, checkpoint.weights, torch.device("cpu"), torch.float32
     )
-    return Trained("tiny", from_target(plain, architecture, blocks=(0, 1)), (0.5,) * block)
 
 
 @pytest.mark.parametrize("vocabulary", [None, CUT], ids=["full", "cut"])

@@ -68,7 +68,9 @@ class Bench:
         cache, slots = self.slots.cache, self.slots
         tensors = [slots.lengths, slots.anchors, slots.emitted, slots.states]
         tensors += [cache.self_keys, cache.self_values, cache.cross_keys, cache.cross_values]
-        return [*tensors, self.drafter._keys, self.drafter._heard_keys, self.phases._drafted]
+        own = self.drafter._cache
+        tensors += [own.self_keys, own.self_values, own.cross_keys, own.cross_values]
+        return [*tensors, self.phases._drafted, self.phases._distribution]
 
 
 Phase = tuple[Callable[[Bench], Callable[..., Any]], Callable[[Bench], dict[str, Tensor]], bool]
@@ -85,7 +87,7 @@ PHASES: dict[str, Phase] = {
         False,
     ),
     "draft": (
-        lambda b: partial(b.phases.draft, rows=3, reach=64, heard=100, sampled=True),
+        lambda b: partial(b.phases.draft, rows=3, count=8, reach=64, heard=100, sampled=True),
         lambda _: {},
         True,
     ),
