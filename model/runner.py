@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model.drafter import SlotDrafter, spoken_states
+from model.drafter import spoken_states
 from model.graphs import Graphs
 from model.load import Checkpoint
 from model.measure import median_seconds
@@ -24,7 +24,7 @@ from model.phases import Phases, Slots
 from model.reading import Reader, SlotReader, collapse
 from model.requests import Request, as_tuple
 from model.rows import Proposal, Row
-from model.trained import Trained
+from model.trained import SlotSide, Trained
 from model.whisper import Whisper
 
 # A fitted window ends this long after the audio: with less, Whisper loops (3 of 50 test-other
@@ -70,11 +70,11 @@ class Runner:
         self._stage = self.bucket(slots)  # where new rows are prefilled with static shapes
         room = self._stage + (STAGED if static else 0)
         self.state = Slots.allocate(self.whisper, room, self.block)
-        self.drafter: SlotDrafter | None = None
+        self.drafter: SlotSide | None = None
         self._acceptance: tuple[float, ...] = ()
         bias = self.tokens.bias(first=False).to(device)
         if drafter is not None:
-            self.drafter = SlotDrafter(drafter.network, self.whisper, bias, room, packed=on_cpu)
+            self.drafter = drafter.over_slots(self.whisper, bias, room, packed=on_cpu)
             self._acceptance = drafter.acceptance
         self._mel = LogMel(config.num_mel_bins).to(device)
         self._reader = (
@@ -257,11 +257,8 @@ class Runner:
         for bucket in [bucket for bucket in BUCKETS if bucket <= _ceiling(slots, BUCKETS)]:
             rows = bucket if self.static else min(bucket, slots)
             self.state.lengths[:rows] = 1
-            draft[rows] = {
-                k: median_seconds(partial(self._draft, rows, k, **shapes, sampled=False))
-                for k in blocks
-                if k
-            }
+            drafting = partial(self._draft, rows, **shapes, sampled=False)
+            draft[rows] = {k: median_seconds(partial(drafting, k)) for k in blocks if k}
             idle = [Proposal()] * rows
             verify[rows] = {
                 k: median_seconds(partial(self._verify, idle, k, **shapes, sampled=False))
