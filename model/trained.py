@@ -90,7 +90,8 @@ def read_facts(path: Path) -> dict[str, str]:
     """A drafter's metadata, of whatever target. Raises ModelError for what is no drafter's file."""
     try:
         with safe_open(path, framework="pt") as file:
-            facts = dict(file.metadata() or {})
+            # The first files tell no kind: there was but one.
+            facts = {"kind": "parallel"} | dict(file.metadata() or {})
     except (OSError, SafetensorError) as error:
         raise ModelError(f"the drafter {path} cannot be read: {error}") from None
     if missing := sorted({"architecture", "target", "acceptance"} - facts.keys()):
@@ -164,8 +165,7 @@ def _architecture(facts: Mapping[str, str]) -> Architecture | SpeechArchitecture
     told = json.loads(facts["architecture"])
     block, taps, ids = int(told["block"]), tuple(told["taps"]), told["vocabulary"]
     vocabulary = None if ids is None else tuple(ids)
-    # The first files tell no kind: there was but one.
-    match facts.get("kind", "parallel"):
+    match facts["kind"]:
         case "parallel":
             return Architecture(
                 layers=int(told["layers"]),
