@@ -145,7 +145,7 @@ def _draft(runner: Runner, tokens: TokenTable, ms: Ms) -> list[dict[str, Any]]:
                 named.append(best if ids is None else ids[best])
                 return named[-1]
 
-            drafter.draft(runner.state, len(anchors), reach, heard, choose)
+            drafter.draft(runner.state, len(anchors), drafter.block, reach, heard, choose)
             return torch.cat(named, 1)
 
         times = {}

@@ -8,14 +8,14 @@ the target's, frozen; the head may be cut to the most frequent tokens.
 This file knows no requests and no acceptance.
 """
 
-import copy
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from transformers import WhisperConfig
 
-from model.kernels import FEW_ROWS, LinearGelu, pack
+from model.draft_memory import DraftMemory, settled
+from model.kernels import LinearGelu
 from model.mel import SAMPLE_RATE, SAMPLES_PER_STATE
 from model.phases import Choose, Slots
 from model.whisper import Attention, CrossAttention, Whisper
@@ -188,8 +188,8 @@ class ParallelDrafter(nn.Module):
         return rotate(x, positions) if self.places is None else x
 
 
-class SlotDrafter:
-    """A drafter over slots: its network, and the history and audio of every slot.
+class SlotDrafter(DraftMemory):
+    """A parallel drafter over slots: its network, and the history and audio of every slot.
 
     Satisfies `model.phases.Drafter`. The network's products are packed where the target's are.
     """
@@ -197,75 +197,28 @@ class SlotDrafter:
     def __init__(
         self, network: ParallelDrafter, whisper: Whisper, bias: Tensor, slots: int, *, packed: bool
     ) -> None:
-        architecture, config = network.architecture, whisper.config
-        positions = whisper.decoder.positions
-        # A copy: packing would leave the caller's network without weights to save.
-        own = copy.deepcopy(network).to(positions.device, positions.dtype)
-        self._network = own.eval().requires_grad_(requires_grad=False)
-        self._embedding = whisper.decoder.embedding
-        heads = config.decoder_attention_heads
-        width = config.d_model // heads
-
-        def zeros(length: int) -> Tensor:
-            shape = (architecture.layers, slots, heads, length, width)
-            return positions.new_zeros(shape)
-
-        length = config.max_target_positions + architecture.block + 1
-        self._keys, self._values = zeros(length), zeros(length)
-        self._heard_keys = zeros(config.max_source_positions)
-        self._heard_values = torch.zeros_like(self._heard_keys)
-        everything = whisper.decoder.embedding.weight
-        self._ids: Tensor | None = None
-        self._bias = bias
-        self._head: nn.Module = whisper.decoder.head
-        if architecture.vocabulary is not None:
-            self._ids = torch.tensor(architecture.vocabulary, device=positions.device)
-            cut = nn.Linear(config.d_model, len(self._ids), bias=False)
-            cut.weight = nn.Parameter(everything[self._ids].clone(), requires_grad=False)
-            self._head = nn.Sequential(cut)
-            self._bias = bias[self._ids]
-        if packed:
-            pack(self._network, rows=FEW_ROWS)
-            if self._ids is not None:
-                pack(self._head, rows=FEW_ROWS)
-
-    @property
-    def taps(self) -> tuple[int, ...]:
-        """The target's blocks that make the history."""
-        return self._network.architecture.taps
-
-    @property
-    def block(self) -> int:
-        """Candidates of a pass."""
-        return self._network.architecture.block
+        plan = network.architecture
+        super().__init__(plan, whisper, bias, slots, layers=plan.layers, packed=packed)
+        self._network = settled(network, whisper, packed=packed)
 
     def hear(self, states: Tensor, first: int) -> None:
         """Project encoder states [rows, m, width] for the slots from `first` on."""
-        last, m = first + len(states), states.shape[1]
-        for index, (k, v) in enumerate(self._network.hear(states)):
-            self._heard_keys[index, first:last, :, :m].copy_(k)
-            self._heard_values[index, first:last, :, :m].copy_(v)
+        self._keep_heard(self._network.hear(states), first)
 
-    def remember(self, features: Tensor, positions: Tensor, first: int) -> None:
+    def remember(
+        self,
+        features: Tensor,
+        tokens: Tensor,  # noqa: ARG002  (its history is what the target made of them)
+        positions: Tensor,
+        first: int,
+    ) -> None:
         """Write history at absolute positions [rows, n]; what is rejected is overwritten later."""
-        rows = torch.arange(first, first + len(features), device=features.device)[:, None]
         for index, (k, v) in enumerate(self._network.remember(features, positions)):
-            self._keys[index][rows, :, positions] = k
-            self._values[index][rows, :, positions] = v
+            self._keep_text(index, k, v, positions, first)
 
-    def move(self, source: int, target: int, positions: int, states: int) -> None:
-        """Copy the first `positions` and `states` of slot `source` over slot `target`."""
-        for tensor in (self._keys, self._values):
-            tensor[:, target, :, :positions] = tensor[:, source, :, :positions]
-        for tensor in (self._heard_keys, self._heard_values):
-            tensor[:, target, :, :states] = tensor[:, source, :, :states]
-
-    def clear(self, first: int, last: int) -> None:
-        """Zero slots first … last - 1."""
-        for tensor in (self._keys, self._values, self._heard_keys, self._heard_values):
-            tensor[:, first:last].zero_()
-
-    def draft(self, slots: Slots, rows: int, reach: int, heard: int, choose: Choose) -> None:
+    def draft(
+        self, slots: Slots, rows: int, count: int, reach: int, heard: int, choose: Choose
+    ) -> None:
         """All candidates at once, for slots 0 … rows - 1."""
         lengths, spoken = slots.lengths[:rows], slots.spoken[:rows]
         device = lengths.device
@@ -275,15 +228,23 @@ class SlotDrafter:
         hidden = self._network(
             self._embedding(slots.anchors[:rows, None]),
             lengths[:, None],
-            [(self._keys[i, :rows, :, :reach], self._values[i, :rows, :, :reach]) for i in layers],
+            [self._text(i, rows, reach) for i in layers],
             past,
-            [
-                (self._heard_keys[i, :rows, :, :heard], self._heard_values[i, :rows, :, :heard])
-                for i in layers
-            ],
+            [self._heard(i, rows, heard) for i in layers],
             audible,
         )[:, 0]
-        choose(self._head(hidden) + self._bias, self._ids, 0)
+        self._name(hidden[:, :count], choose, 0)
+
+
+def entering(block: int, taps: tuple[int, ...], width: int) -> Tensor:
+    """Of taps the state that enters the target's block `block`, where it is tapped, else their mean.
+
+    As a linear map, [width, taps * width].
+    """
+    shares = [float(tap == block - 1) for tap in taps]
+    if block - 1 not in taps:
+        shares = [1 / len(taps)] * len(taps)
+    return torch.cat([share * torch.eye(width) for share in shares], 1)
 
 
 def from_target(
@@ -302,10 +263,7 @@ def from_target(
     width, taps = whisper.config.d_model, architecture.taps
     with torch.no_grad():
         for block, start in zip(blocks, network.history.weight.chunk(len(blocks)), strict=True):
-            shares = [float(tap == block - 1) for tap in taps]
-            if block - 1 not in taps:
-                shares = [1 / len(taps)] * len(taps)
-            start.copy_(torch.cat([share * torch.eye(width) for share in shares], 1))
+            start.copy_(entering(block, taps, width))
         nn.init.normal_(network.masks, std=0.02)
         if network.places is not None:
             network.places.weight.copy_(whisper.decoder.positions)

@@ -15,15 +15,15 @@ _PROBE = 40  # rounds between two tries of a block that did not pay: at most 1/4
 class Pace:
     """Chooses k for each number of rows.
 
-    verify: seconds of a target pass, by rows and by k, k = 0 included. draft: seconds of a drafter
-    pass by rows. acceptance: expected share of accepted candidates at each position, given that all
-    before were accepted: what was measured when the drafter was trained.
+    verify: seconds of a target pass, by rows and by k, k = 0 included. draft: seconds that drafting
+    takes, by rows and by k. acceptance: expected share of accepted candidates at each position,
+    given that all before were accepted: what was measured when the drafter was trained.
     """
 
     def __init__(
         self,
         verify: Mapping[int, Mapping[int, float]],
-        draft: Mapping[int, float],
+        draft: Mapping[int, Mapping[int, float]],
         acceptance: Sequence[float],
     ) -> None:
         self._verify = verify
@@ -64,4 +64,4 @@ class Pace:
         return expected
 
     def _seconds(self, rows: int, k: int) -> float:
-        return self._verify[rows][k] + (self._draft[rows] if k else 0.0)
+        return self._verify[rows][k] + (self._draft[rows][k] if k else 0.0)

@@ -45,14 +45,20 @@ class Drafter(Protocol):
         """Take encoder states [rows, m, width] over speech, of the slots from `first` on."""
         ...
 
-    def remember(self, features: Tensor, positions: Tensor, first: int) -> None:
-        """Take the taps [rows, n, taps * width] at absolute positions [rows, n]."""
+    def remember(self, features: Tensor, tokens: Tensor, positions: Tensor, first: int) -> None:
+        """Take what a pass made of tokens [rows, n] at absolute positions [rows, n].
+
+        features: the taps, [rows, n, taps * width]. Some of the tokens may be rejected yet.
+        """
         ...
 
-    def draft(self, slots: "Slots", rows: int, reach: int, heard: int, choose: Choose) -> None:
-        """Have `choose` name every candidate of slots 0 … rows - 1, in order, one or more at once.
+    def draft(
+        self, slots: "Slots", rows: int, count: int, reach: int, heard: int, choose: Choose
+    ) -> None:
+        """Have `choose` name `count` candidates of slots 0 … rows - 1, in order, one or more at once.
 
-        reach, heard: static bounds of `slots.lengths` and `slots.spoken`.
+        reach, heard: static bounds; of the positions of anchors and of candidates that are wanted,
+        and of `slots.spoken`.
         """
         ...
 
@@ -213,16 +219,16 @@ class Phases:
         logits = self._whisper.decoder.logits(hidden[rows, wanted])
         # Whisper reads the probability of silence where it would read the language.
         silence = logits[:, 0].float().softmax(-1)[:, self._no_speech]
-        self._remember(features, first)
+        self._remember(features, tokens, first)
         self._slots.lengths[first : first + len(tokens)] = openings - 1
         verdict = self._judge(logits[:, 1:], candidates, counts, first, sampled=sampled)
         return torch.cat((silence[:, None].double(), _packed(verdict)), 1)
 
-    def draft(self, *, rows: int, reach: int, heard: int, sampled: bool) -> None:
-        """Let the drafter propose for slots 0 … rows - 1; `verify` finds the result."""
+    def draft(self, *, rows: int, count: int, reach: int, heard: int, sampled: bool) -> None:
+        """Let the drafter propose `count` tokens for slots 0 … rows - 1; `verify` finds them."""
         assert self._drafter is not None
         choose = self._sampled if sampled else self._greedy
-        self._drafter.draft(self._slots, rows, reach, heard, choose)
+        self._drafter.draft(self._slots, rows, count, reach, heard, choose)
 
     def _greedy(self, logits: Tensor, ids: Tensor | None, at: int) -> Tensor:
         best = logits.argmax(-1)
@@ -277,7 +283,7 @@ class Phases:
         block = torch.cat((slots.anchors[:rows, None], candidates), 1)
         hidden, features = self._pass(block, 0, reach, heard)
         logits = self._whisper.decoder.logits(hidden)
-        self._remember(features, 0)
+        self._remember(features, block, 0)
         verdict = self._judge(
             logits, candidates, counts, 0, sampled=sampled, draft=distribution, drafted=drafted
         )
@@ -299,12 +305,13 @@ class Phases:
         )
         return hidden
 
-    def _remember(self, features: Tensor | None, first: int) -> None:
+    def _remember(self, features: Tensor | None, tokens: Tensor, first: int) -> None:
         if self._drafter is None or features is None:
             return
-        rows, n, _ = features.shape
+        rows, n = tokens.shape
         lengths = self._slots.lengths[first : first + rows, None]
-        self._drafter.remember(features, lengths + torch.arange(n, device=features.device), first)
+        positions = lengths + torch.arange(n, device=tokens.device)
+        self._drafter.remember(features, tokens, positions, first)
 
     def _judge(
         self,

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model.drafter import SlotDrafter, spoken_states
+from model.drafter import spoken_states
 from model.graphs import Graphs
 from model.load import Checkpoint
 from model.measure import median_seconds
@@ -25,7 +25,7 @@ from model.quantised import Precision
 from model.reading import Reader, SlotReader, collapse
 from model.requests import Request, as_tuple
 from model.rows import Proposal, Row
-from model.trained import Trained
+from model.trained import SlotSide, Trained
 from model.whisper import Whisper
 
 # A fitted window ends this long after the audio: with less, Whisper loops (3 of 50 test-other
@@ -72,11 +72,11 @@ class Runner:
         self._stage = self.bucket(slots)  # where new rows are prefilled with static shapes
         room = self._stage + (STAGED if static else 0)
         self.state = Slots.allocate(self.whisper, room, self.block)
-        self.drafter: SlotDrafter | None = None
+        self.drafter: SlotSide | None = None
         self._acceptance: tuple[float, ...] = ()
         bias = self.tokens.bias(first=False).to(device)
         if drafter is not None:
-            self.drafter = SlotDrafter(drafter.network, self.whisper, bias, room, packed=on_cpu)
+            self.drafter = drafter.over_slots(self.whisper, bias, room, packed=on_cpu)
             self._acceptance = drafter.acceptance
         self._mel = LogMel(config.num_mel_bins).to(device)
         self._reader = (
@@ -166,7 +166,8 @@ class Runner:
         heard = self._heard(max(self.states(row.request) for row in rows))
         if any(p.drafted for p in proposals):
             spoken = self.window if self.static else max(self._spoken(rows))
-            self._draft(count, reach=reach, heard=spoken, sampled=sampled)
+            drafted = self.block if self.static else max(p.drafted for p in proposals)
+            self._draft(count, drafted, reach=reach, heard=spoken, sampled=sampled)
         k = max(p.count for p in proposals)
         if self.static and k:
             k = self.block
@@ -226,7 +227,7 @@ class Runner:
         for rows in [b for b in reversed(BUCKETS) if b <= self.bucket(slots)]:
             for sampled in (False, True):
                 if self.drafter is not None:
-                    self._draft(rows, **shapes, sampled=sampled)
+                    self._draft(rows, self.block, **shapes, sampled=sampled)
                 for k in sorted({0, self.block}, reverse=True):
                     self._verify([Proposal()] * rows, k, **shapes, sampled=sampled)
         silence = np.zeros(2, np.float32)
@@ -254,11 +255,12 @@ class Runner:
         some = () if self.static else (1, 2, 4)
         blocks = sorted({0, self.block, *(k for k in some if k < self.block)})
         verify: dict[int, dict[int, float]] = {}
-        draft: dict[int, float] = {}
+        draft: dict[int, dict[int, float]] = {}
         for bucket in [bucket for bucket in BUCKETS if bucket <= _ceiling(slots, BUCKETS)]:
             rows = bucket if self.static else min(bucket, slots)
             self.state.lengths[:rows] = 1
-            draft[rows] = median_seconds(partial(self._draft, rows, **shapes, sampled=False))
+            drafting = partial(self._draft, rows, **shapes, sampled=False)
+            draft[rows] = {k: median_seconds(partial(drafting, k)) for k in blocks if k}
             idle = [Proposal()] * rows
             verify[rows] = {
                 k: median_seconds(partial(self._verify, idle, k, **shapes, sampled=False))
@@ -283,9 +285,15 @@ class Runner:
                 row.language = known[among[best]]
                 row.language_probability = float(probabilities[best])
 
-    def _draft(self, rows: int, *, reach: int, heard: int, sampled: bool) -> None:
+    def _draft(self, rows: int, count: int, *, reach: int, heard: int, sampled: bool) -> None:
         self.graphs.call(
-            self._phases.draft, {}, rows=rows, reach=reach, heard=heard, sampled=sampled
+            self._phases.draft,
+            {},
+            rows=rows,
+            count=count,
+            reach=reach,
+            heard=heard,
+            sampled=sampled,
         )
 
     def _verify(

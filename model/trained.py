@@ -9,14 +9,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import assert_never
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
-from model.drafter import Architecture, ParallelDrafter
+from model.drafter import Architecture, ParallelDrafter, SlotDrafter
 from model.load import Checkpoint, ModelError
+from model.speech_draft import SlotSpeechDraft, SpeechArchitecture, SpeechDraft
+from model.whisper import Whisper
+
+Network = ParallelDrafter | SpeechDraft
+SlotSide = SlotDrafter | SlotSpeechDraft
 
 AUTO, NONE = "auto", "none"  # what a drafter may be called besides the name of a file
 BUNDLED = Path(__file__).with_name("drafters")
@@ -30,13 +36,34 @@ class Trained:
     """
 
     name: str
-    network: ParallelDrafter
+    network: Network
     acceptance: tuple[float, ...]
+
+    def over_slots(self, whisper: Whisper, bias: Tensor, slots: int, *, packed: bool) -> SlotSide:
+        """It at work for `slots` utterances. Arguments as for `model.draft_memory.DraftMemory`."""
+        match self.network:
+            case ParallelDrafter():
+                return SlotDrafter(self.network, whisper, bias, slots, packed=packed)
+            case SpeechDraft():
+                return SlotSpeechDraft(self.network, whisper, bias, slots, packed=packed)
+            case _:
+                assert_never(self.network)
+
+
+def kind(network: Network) -> str:
+    """What files call such a drafter."""
+    match network:
+        case ParallelDrafter():
+            return "parallel"
+        case SpeechDraft():
+            return "speech"
+        case _:
+            assert_never(network)
 
 
 def save_drafter(
     path: Path,
-    network: ParallelDrafter,
+    network: Network,
     *,
     target: str,
     acceptance: Sequence[float],
@@ -48,6 +75,7 @@ def save_drafter(
     Raises ValueError for weights that float16 cannot hold.
     """
     facts = {
+        "kind": kind(network),
         "architecture": json.dumps(asdict(network.architecture)),
         "target": target,
         "acceptance": json.dumps(list(acceptance)),
@@ -62,7 +90,8 @@ def read_facts(path: Path) -> dict[str, str]:
     """A drafter's metadata, of whatever target. Raises ModelError for what is no drafter's file."""
     try:
         with safe_open(path, framework="pt") as file:
-            facts = dict(file.metadata() or {})
+            # The first files tell no kind: there was but one.
+            facts = {"kind": "parallel"} | dict(file.metadata() or {})
     except (OSError, SafetensorError) as error:
         raise ModelError(f"the drafter {path} cannot be read: {error}") from None
     if missing := sorted({"architecture", "target", "acceptance"} - facts.keys()):
@@ -82,10 +111,10 @@ def load_drafter(path: Path, checkpoint: Checkpoint) -> Trained:
             f"({checkpoint.source}): train one for it, or serve without"
         )
     try:
-        architecture = _architecture(json.loads(facts["architecture"]))
+        architecture = _architecture(facts)
         acceptance = tuple(float(share) for share in json.loads(facts["acceptance"]))
         _check(architecture, acceptance, checkpoint)
-        network = ParallelDrafter(checkpoint.config, architecture)
+        network = _network(architecture, checkpoint)
         network.load_state_dict(
             {name: tensor.to(torch.float32) for name, tensor in load_file(path).items()}
         )
@@ -114,28 +143,51 @@ def choose(name: str, checkpoint: Checkpoint) -> Path | None:
 
 
 def _check(
-    architecture: Architecture, acceptance: tuple[float, ...], checkpoint: Checkpoint
+    architecture: Architecture | SpeechArchitecture,
+    acceptance: tuple[float, ...],
+    checkpoint: Checkpoint,
 ) -> None:
     """Raises ValueError for facts that contradict each other or the target."""
     if architecture.block < 1 or len(acceptance) != architecture.block:
         raise ValueError(f"{len(acceptance)} shares for a block of {architecture.block}")
     blocks, vocabulary = checkpoint.config.decoder_layers, checkpoint.config.vocab_size
+    ids = architecture.vocabulary
     for name, numbers, most in (
         ("taps", architecture.taps, blocks),
-        ("vocabulary", architecture.vocabulary or (0,), vocabulary),
+        ("vocabulary", (0,) if ids is None else ids, vocabulary),
     ):
-        if list(numbers) != sorted(set(numbers)) or not 0 <= numbers[0] <= numbers[-1] < most:
+        ascending = bool(numbers) and list(numbers) == sorted(set(numbers))
+        if not ascending or not 0 <= numbers[0] <= numbers[-1] < most:
             raise ValueError(f"{name} must be ascending numbers below {most}")
 
 
-def _architecture(facts: Mapping[str, Any]) -> Architecture:
-    vocabulary = facts["vocabulary"]
-    return Architecture(
-        layers=int(facts["layers"]),
-        block=int(facts["block"]),
-        taps=tuple(facts["taps"]),
-        vocabulary=None if vocabulary is None else tuple(vocabulary),
-        rope=bool(facts["rope"]),
-        history=bool(facts["history"]),
-        audio=bool(facts["audio"]),
-    )
+def _architecture(facts: Mapping[str, str]) -> Architecture | SpeechArchitecture:
+    told = json.loads(facts["architecture"])
+    block, taps, ids = int(told["block"]), tuple(told["taps"]), told["vocabulary"]
+    vocabulary = None if ids is None else tuple(ids)
+    match facts["kind"]:
+        case "parallel":
+            return Architecture(
+                layers=int(told["layers"]),
+                block=block,
+                taps=taps,
+                vocabulary=vocabulary,
+                rope=bool(told["rope"]),
+                history=bool(told["history"]),
+                audio=bool(told["audio"]),
+            )
+        case "speech":
+            return SpeechArchitecture(block, taps, vocabulary)
+        case other:
+            raise ValueError(f"drafters are of kind parallel or speech, not {other}")
+
+
+def _network(architecture: Architecture | SpeechArchitecture, checkpoint: Checkpoint) -> Network:
+    """One that has no weights yet."""
+    match architecture:
+        case Architecture():
+            return ParallelDrafter(checkpoint.config, architecture)
+        case SpeechArchitecture():
+            return SpeechDraft(checkpoint.config, architecture)
+        case _:
+            assert_never(architecture)

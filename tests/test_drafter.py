@@ -68,7 +68,9 @@ class Stage:
         done = 0
         for piece in pieces:
             positions = torch.arange(done, done + piece)[None]
-            self.drafter.remember(features[:, done : done + piece], positions, 0)
+            self.drafter.remember(
+                features[:, done : done + piece], torch.zeros_like(positions), positions, 0
+            )
             done += piece
         self.slots.lengths[0], self.slots.spoken[0], self.slots.anchors[0] = done, 100, 5
 
@@ -84,7 +86,7 @@ class Stage:
             named.extend((whole.argmax(-1), whole))
             return whole.argmax(-1)
 
-        self.drafter.draft(self.slots, slot + 1, 64, 100, choose)
+        self.drafter.draft(self.slots, slot + 1, 4, 64, 100, choose)
         candidates, logits = named
         return candidates[slot:], logits[slot:]
 
@@ -101,9 +103,10 @@ def test_rejected_positions_are_not_seen() -> None:
     """What was remembered at or behind the anchor's position has no influence."""
     stage = Stage([6])
     before = stage.draft()[1].clone()
-    stage.drafter.remember(torch.randn(1, 3, 64) * 9, torch.tensor([[6, 7, 8]]), 0)
+    none = torch.zeros(1, 3, dtype=torch.int64)
+    stage.drafter.remember(torch.randn(1, 3, 64) * 9, none, torch.tensor([[6, 7, 8]]), 0)
     assert torch.equal(stage.draft()[1], before)
-    stage.drafter.remember(torch.randn(1, 1, 64) * 9, torch.tensor([[5]]), 0)
+    stage.drafter.remember(torch.randn(1, 1, 64) * 9, none[:, :1], torch.tensor([[5]]), 0)
     assert not torch.allclose(stage.draft()[1], before, atol=1e-3)
 
 
@@ -156,9 +159,9 @@ def test_silence_behind_the_speech_is_not_heard() -> None:
     stage = Stage([6])
     stage.slots.spoken[0] = 60
     before = stage.draft()[1].clone()
-    stage.drafter._heard_values[:, 0, :, 60:] += 9.0
+    stage.drafter._cache.cross_values[:, 0, :, 60:] += 9.0
     assert torch.equal(stage.draft()[1], before)
-    stage.drafter._heard_values[:, 0, :, 59] += 9.0
+    stage.drafter._cache.cross_values[:, 0, :, 59] += 9.0
     assert not torch.allclose(stage.draft()[1], before, atol=1e-3)
 
 

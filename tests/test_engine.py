@@ -17,6 +17,8 @@ from model.load import Checkpoint, ModelError
 from model.load import load as load_checkpoint
 from model.proposers import Proposer, Reuse
 from model.requests import Failure, Hypothesis, Request
+from model.speech_draft import SpeechArchitecture
+from model.speech_draft import from_target as speech_from_target
 from model.trained import Trained
 from model.whisper import Whisper
 from tests.oracles import Adversary, Guesser, Oracle, run_shuffled
@@ -306,23 +308,48 @@ def tiny_drafter(
     """Untrained, but begun from the target's own blocks, so that some proposals hold."""
     torch.manual_seed(3)
     architecture = Architecture(2, block, spread_taps(2), vocabulary)
-    plain = Whisper.from_weights(
+    network = from_target(whisper_of(checkpoint), architecture, blocks=(0, 1))
+    return Trained("tiny", network, (0.5,) * block)
+
+
+def tiny_speech_draft(
+    vocabulary: tuple[int, ...] | None = None,
+    *,
+    checkpoint: Checkpoint = CHECKPOINT,
+    block: int = 8,
+) -> Trained:
+    """The same, but autoregressive."""
+    architecture = SpeechArchitecture(block, (0, 1), vocabulary)
+    network = speech_from_target(whisper_of(checkpoint), architecture, block=1)
+    return Trained("tiny", network, (0.5,) * block)
+
+
+def whisper_of(checkpoint: Checkpoint) -> Whisper:
+    return Whisper.from_weights(
         checkpoint.config, checkpoint.weights, torch.device("cpu"), torch.float32
     )
-    return Trained("tiny", from_target(plain, architecture, blocks=(0, 1)), (0.5,) * block)
 
 
+both_drafters = pytest.mark.parametrize(
+    "drafter", [tiny_drafter, tiny_speech_draft], ids=["parallel", "speech"]
+)
+
+
+@both_drafters
 @pytest.mark.parametrize("vocabulary", [None, CUT], ids=["full", "cut"])
 @pytest.mark.parametrize("static", [False, True])
 @pytest.mark.parametrize("slots", [1, 2, 4, 8])
 def test_a_drafter_changes_no_greedy_token(
-    vocabulary: tuple[int, ...] | None, static: bool, slots: int
+    drafter: Callable[..., Trained],
+    vocabulary: tuple[int, ...] | None,
+    static: bool,
+    slots: int,
 ) -> None:
     """The network proposes, alone and behind a text that has run off; the target decides."""
     engine = Engine(
         CHECKPOINT,
         slots=slots,
-        drafter=tiny_drafter(vocabulary),
+        drafter=drafter(vocabulary),
         proposer=PROPOSERS["reuse"] if slots % 2 else lambda _: None,
         static=static,
     )
@@ -331,17 +358,31 @@ def test_a_drafter_changes_no_greedy_token(
     assert sum(one.proposed - one.reused for one in results) > 0
 
 
-def test_a_sampled_row_with_a_drafter_follows_from_its_seed_alone() -> None:
+@both_drafters
+@pytest.mark.parametrize("block", [1, 2, 3])
+def test_a_short_block_changes_no_greedy_token(drafter: Callable[..., Trained], block: int) -> None:
+    """Of the engine's or of the drafter's making: fewer candidates than the other could take."""
+    for trained, most in ((drafter(block=block), 8), (drafter(), block)):
+        engine = Engine(CHECKPOINT, slots=3, drafter=trained, block=most)
+        results = run_shuffled(engine, GREEDY, random.Random(block))
+        assert all(one.tokens == PLAIN[id(one.request)] for one in results)
+        assert sum(one.proposed for one in results) > 0
+
+
+@both_drafters
+def test_a_sampled_row_with_a_drafter_follows_from_its_seed_alone(
+    drafter: Callable[..., Trained],
+) -> None:
     """Company, order and what was said before change nothing; the distribution is tested apart."""
     alone = {}
     for request in WARM:
-        (one,) = Engine(CHECKPOINT, slots=1, drafter=tiny_drafter()).transcribe([request])
+        (one,) = Engine(CHECKPOINT, slots=1, drafter=drafter()).transcribe([request])
         alone[id(request)] = one.tokens
     for static in (False, True):
         engine = Engine(
             CHECKPOINT,
             slots=5,
-            drafter=tiny_drafter(),
+            drafter=drafter(),
             proposer=PROPOSERS["reuse"],
             static=static,
         )
@@ -364,11 +405,14 @@ def first_tokens(drafter: Trained | None, seeds: range) -> Counter[tuple[int, ..
     return Counter(one.tokens[1:3] for one in drawn)
 
 
-def test_sampling_through_a_drafter_has_the_targets_distribution() -> None:
+@both_drafters
+def test_sampling_through_a_drafter_has_the_targets_distribution(
+    drafter: Callable[..., Trained],
+) -> None:
     """The whole engine at T = 1: tokens behind the prefill's, drafted and plain, by chi-square."""
     draws = 1_500
     plain = first_tokens(None, range(draws))
-    drafted = first_tokens(tiny_drafter(checkpoint=SHORT, block=4), range(draws, 2 * draws))
+    drafted = first_tokens(drafter(checkpoint=SHORT, block=4), range(draws, 2 * draws))
     common = [pair for pair, n in (plain + drafted).items() if n >= 20]
     assert len(common) > 10
     chi2 = sum(

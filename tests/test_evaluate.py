@@ -1,4 +1,5 @@
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from model.training.packing import IGNORED, draw_anchors, lookup_of, pack
 from model.training.student import Student
 from model.training.teacher import Trajectory
 from tests.lessons import CHECKPOINT, CPU, TAPS, noise, passages, teacher
+from tests.test_speech_student import student as speech_student
 from tests.test_student import student
 
 
@@ -49,9 +51,8 @@ def test_figures_follow_from_the_counts() -> None:
     assert Score(0, 0, (0, 0)).acceptance() == (0.0, 0.0)
 
 
-def trained(taught: list[Trajectory]) -> Student:
-    """A drafter that has learned these few by heart, or nearly."""
-    pupil = student(tuple(range(3, 257)))
+def trained(pupil: Student, taught: list[Trajectory]) -> Student:
+    """It, when it has learned these few by heart, or nearly."""
     lookup = lookup_of(pupil.network.architecture.vocabulary, CHECKPOINT.config.vocab_size)
     optimizer = torch.optim.AdamW(pupil.parameters(), lr=3e-3)
     for step in range(60):
@@ -64,12 +65,15 @@ def trained(taught: list[Trajectory]) -> Student:
     return pupil
 
 
-def test_the_walk_is_what_the_engine_does(tmp_path: Path) -> None:
+@pytest.mark.parametrize("make", [student, speech_student], ids=["parallel", "speech"])
+def test_the_walk_is_what_the_engine_does(
+    tmp_path: Path, make: Callable[[tuple[int, ...]], Student]
+) -> None:
     """The same drafter over the same audio: as many rounds, tokens and accepted candidates."""
     taught = passages(tmp_path, 24)
     kept, _ = teach(teacher(), taught, "en")
     pairs = [(one, trajectory) for one, trajectory in kept if len(trajectory.tokens) < 32]
-    pupil = trained([trajectory for _, trajectory in pairs])
+    pupil = trained(make(tuple(range(3, 257))), [trajectory for _, trajectory in pairs])
     drafter = Trained("learned", pupil.network.eval(), (0.5,) * 4)
     engine = Engine(CHECKPOINT, slots=3, drafter=drafter)
     results = engine.transcribe(Request(one.read(), language="en") for one, _ in pairs)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from model.pace import Pace
 
 VERIFY = {1: {0: 20.0, 1: 21.0, 2: 22.0, 4: 24.0, 8: 27.0}, 8: {0: 30.0, 8: 90.0}}
-DRAFT = {1: 2.0, 8: 10.0}
+DRAFT = {1: dict.fromkeys((1, 2, 4, 8), 2.0), 8: {8: 10.0}}
 
 
 def pace(share: float) -> Pace:
@@ -19,6 +19,12 @@ def test_a_good_drafter_gets_long_blocks_and_a_bad_one_none() -> None:
     assert pace(0.02).choose(1) == 0
     # A batch of eight leaves less idle capacity: the same drafter no longer pays.
     assert pace(0.5).choose(8) == 0
+
+
+def test_a_drafter_that_takes_a_step_a_token_gets_shorter_blocks() -> None:
+    """What drafting costs counts for each k of its own."""
+    steps = {1: {k: 2.0 * k for k in (1, 2, 4, 8)}, 8: {8: 16.0}}
+    assert 0 < Pace(VERIFY, steps, [0.8] * 8).choose(1) < pace(0.8).choose(1)
 
 
 def test_rows_between_two_measured_counts_take_the_larger() -> None:
@@ -37,7 +43,7 @@ def test_acceptance_is_learned_and_recovers() -> None:
         if k:
             learner.learn(k, 0)
     probes = [k for k in choices if k]
-    extra = sum(VERIFY[1][k] + DRAFT[1] - VERIFY[1][0] for k in probes)
+    extra = sum(VERIFY[1][k] + DRAFT[1][k] - VERIFY[1][0] for k in probes)
     assert extra <= 0.03 * len(choices) * VERIFY[1][0], "more than 3 % slower than plain passes"
     assert probes, "never tried again"
     for _ in range(20_000):

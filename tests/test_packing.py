@@ -16,9 +16,11 @@ from model.training.packing import (
     select_taps,
 )
 from model.training.student import Student
+from model.training.students import student_of
 from model.training.teacher import Trajectory
 from model.whisper import Whisper
 from tests.lessons import CHECKPOINT, CPU, TAPS
+from tests.test_engine import tiny_speech_draft
 
 WIDTH = int(CHECKPOINT.config.d_model)
 SIZE = int(CHECKPOINT.config.vocab_size)
@@ -81,6 +83,8 @@ def test_a_batch_says_what_follows_each_anchor(
         assert batch.audible[row].sum() == len(one.states)
         assert torch.equal(batch.states[row, : len(one.states)], one.states.float())
         assert torch.equal(batch.features[row, : len(one.features)], one.features.float())
+        assert torch.equal(batch.tokens[row, : len(one.tokens)], one.tokens)
+        assert not batch.tokens[row, len(one.tokens) :].any()
 
 
 def test_a_cut_vocabulary_has_indices_of_its_own() -> None:
@@ -103,49 +107,59 @@ def test_taps_are_selected_in_the_order_wanted() -> None:
     assert select_taps(features, (1, 4, 7), (1, 7)).tolist() == [[0, 1, 4, 5], [6, 7, 10, 11]]
 
 
-def student() -> Student:
+def parallel() -> Student:
     whisper = Whisper.from_weights(CHECKPOINT.config, CHECKPOINT.weights, CPU, torch.float32)
     torch.manual_seed(0)
-    return Student(from_target(whisper, Architecture(2, 4, TAPS), (0, 1)), CHECKPOINT)
+    return student_of(from_target(whisper, Architecture(2, 4, TAPS), (0, 1)), CHECKPOINT)
 
 
-def packed(one: Trajectory, anchors: list[int]) -> torch.Tensor:
+def speech() -> Student:
+    return student_of(tiny_speech_draft(block=4).network, CHECKPOINT)
+
+
+both_kinds = pytest.mark.parametrize("pupil", [parallel(), speech()], ids=["parallel", "speech"])
+
+
+def packed(pupil: Student, one: Trajectory, anchors: list[int]) -> torch.Tensor:
+    """Logits [anchors, block, vocabulary]."""
     batch = pack([one], [anchors], kept=TAPS, wanted=TAPS, block=4, lookup=EVERY)
     with torch.no_grad():
-        return student().logits(batch)[0]
+        return pupil.logits(batch)[0]
 
 
-def test_a_block_sees_no_history_at_or_behind_its_anchor() -> None:
+@both_kinds
+def test_a_block_sees_no_history_at_or_behind_its_anchor(pupil: Student) -> None:
     """Whatever stands there, it says the same; what stands before matters."""
     one = trajectory(20)
-    before = packed(one, [9])
+    before = packed(pupil, one, [9])
     changed = one.features.clone()
     changed[9:] = 7.0
-    assert torch.equal(packed(replace(one, features=changed), [9]), before)
+    assert torch.equal(packed(pupil, replace(one, features=changed), [9]), before)
     changed[8] = 7.0
-    assert not torch.allclose(packed(replace(one, features=changed), [9]), before, atol=1e-3)
+    assert not torch.allclose(packed(pupil, replace(one, features=changed), [9]), before, atol=1e-3)
 
 
-def test_a_block_sees_no_other_block() -> None:
+@both_kinds
+def test_a_block_sees_no_other_block(pupil: Student) -> None:
     """Packed or alone, it says the same; so it does whatever its neighbours' anchors are."""
     one = trajectory(20)
-    together = packed(one, [6, 9, 15])
+    together = packed(pupil, one, [6, 9, 15])
     for at, place in enumerate((6, 9, 15)):
-        assert torch.allclose(packed(one, [place])[0], together[at], atol=1e-4)
+        assert torch.allclose(packed(pupil, one, [place])[0], together[at], atol=1e-4)
     tokens = one.tokens.clone()
     tokens[15] = (tokens[15] + 1) % 200
-    assert torch.allclose(
-        packed(replace(one, tokens=tokens), [6, 9, 15])[:2], together[:2], atol=1e-4
-    )
+    other = packed(pupil, replace(one, tokens=tokens), [6, 9, 15])
+    assert torch.allclose(other[:2], together[:2], atol=1e-4)
 
 
-def test_rows_do_not_see_each_others_padding() -> None:
+@both_kinds
+def test_rows_do_not_see_each_others_padding(pupil: Student) -> None:
     """A short utterance beside a long one says what it says alone."""
     short, long = trajectory(9, 50), trajectory(30, 100, seed=1)
     batch = pack([short, long], [[5], [20, 22]], kept=TAPS, wanted=TAPS, block=4, lookup=EVERY)
     with torch.no_grad():
-        together = student().logits(batch)[0, 0]
-    assert torch.allclose(together, packed(short, [5])[0], atol=1e-4)
+        together = pupil.logits(batch)[0, 0]
+    assert torch.allclose(together, packed(pupil, short, [5])[0], atol=1e-4)
 
 
 def test_a_batch_moves_as_a_whole() -> None:

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from model.drafter import SlotDrafter
 from model.phases import Phases, Slots
 from model.reading import ReaderArchitecture, SlotReader, from_encoder
+from model.trained import Trained
 from model.whisper import Whisper
-from tests.test_engine import tiny_drafter
+from tests.test_engine import tiny_drafter, tiny_speech_draft
 from tests.tiny import tiny_checkpoint
 
 CHECKPOINT = tiny_checkpoint()
@@ -23,14 +23,14 @@ ROWS = 3
 class Bench:
     """Phases over fresh slots, always in the same state."""
 
-    def __init__(self) -> None:
+    def __init__(self, drafter: Trained) -> None:
         weights = CHECKPOINT.weights
         whisper = Whisper.from_weights(
             CHECKPOINT.config, weights, torch.device("cpu"), torch.float32
         )
-        self.slots = Slots.allocate(whisper, 8, block=8)
+        self.slots = Slots.allocate(whisper, 8, block=4)
         bias = CHECKPOINT.tokens.bias(first=False)
-        self.drafter = SlotDrafter(tiny_drafter().network, whisper, bias, 8, packed=False)
+        self.drafter = drafter.over_slots(whisper, bias, 8, packed=False)
         torch.manual_seed(2)
         network = from_encoder(whisper, ReaderArchitecture(2, tuple(range(0, 200, 3))))
         reader = SlotReader(network, whisper, bias, packed=False)
@@ -58,8 +58,8 @@ class Bench:
     def block(self) -> dict[str, Tensor]:
         """Inputs of a verification, from the host and from the drafter."""
         return {
-            "candidates": self.tokens[:, :8].clone(),
-            "counts": torch.tensor([8, 8, 0]),
+            "candidates": self.tokens[:, :4].clone(),
+            "counts": torch.tensor([4, 4, 0]),
             "drafted": torch.tensor([False, True, False]),
         }
 
@@ -68,7 +68,9 @@ class Bench:
         cache, slots = self.slots.cache, self.slots
         tensors = [slots.lengths, slots.anchors, slots.emitted, slots.states]
         tensors += [cache.self_keys, cache.self_values, cache.cross_keys, cache.cross_values]
-        return [*tensors, self.drafter._keys, self.drafter._heard_keys, self.phases._drafted]
+        own = self.drafter._cache
+        tensors += [own.self_keys, own.self_values, own.cross_keys, own.cross_values]
+        return [*tensors, self.phases._drafted, self.phases._distribution]
 
 
 Phase = tuple[Callable[[Bench], Callable[..., Any]], Callable[[Bench], dict[str, Tensor]], bool]
@@ -85,7 +87,7 @@ PHASES: dict[str, Phase] = {
         False,
     ),
     "draft": (
-        lambda b: partial(b.phases.draft, rows=3, reach=64, heard=100, sampled=True),
+        lambda b: partial(b.phases.draft, rows=3, count=4, reach=64, heard=100, sampled=True),
         lambda _: {},
         True,
     ),
@@ -102,12 +104,15 @@ PHASES: dict[str, Phase] = {
 }
 
 
+@pytest.mark.parametrize(
+    "drafter", [tiny_drafter(block=4), tiny_speech_draft(block=4)], ids=["parallel", "speech"]
+)
 @pytest.mark.parametrize("name", PHASES)
 @torch.no_grad()
-def test_a_traced_phase_replays_the_eager_call(name: str) -> None:
+def test_a_traced_phase_replays_the_eager_call(name: str, drafter: Trained) -> None:
     """Tracing fails on host reads and data-dependent shapes; the graph then runs on other data."""
     make, inputs, prefilled = PHASES[name]
-    eager, traced = Bench(), Bench()
+    eager, traced = Bench(drafter), Bench(drafter)
     for bench in (eager, traced):
         if prefilled:
             bench.prefilled()

@@ -1,8 +1,9 @@
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from typing import Any
 
 import pytest
 
-from model.training.recipe import Recipe, last_layers, taps_for
+from model.training.recipe import Recipe, last_layers, speech_taps, taps_for
 from tests.tiny import tiny_config
 
 
@@ -26,6 +27,27 @@ def test_defaults_suit_every_size(
 
 def test_soft_labels_need_the_last_block() -> None:
     assert taps_for(tiny_config(decoder_layers=32), (0, 1), soft=True)[-1] == 31
+
+
+@pytest.mark.parametrize(
+    ("blocks", "layer", "taps"),
+    [(32, 31, (1, 15, 30)), (6, 5, (1, 2, 4)), (4, 3, (0, 1, 2)), (3, 2, (0, 1)), (2, 0, (0,))],
+)
+def test_a_speech_draft_fuses_low_middle_and_high(
+    blocks: int, layer: int, taps: tuple[int, ...]
+) -> None:
+    """The high one enters the block that it begins as; soft labels need the last one, too."""
+    config = tiny_config(decoder_layers=blocks)
+    assert speech_taps(config, layer, soft=False) == taps
+    assert speech_taps(config, layer, soft=True) == (*taps, blocks - 1)
+
+
+@pytest.mark.parametrize(
+    "change", [{"layers": (0, 1)}, {"rope": False}, {"history": False}, {"audio": False}]
+)
+def test_a_speech_draft_has_no_ablations(change: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="one layer, rotation and both memories"):
+        replace(Recipe(layers=(1,), taps=(0, 1), kind="speech"), **change)
 
 
 def test_a_recipe_survives_a_checkpoint() -> None:

@@ -6,7 +6,7 @@ import torch
 
 from model.drafter import Architecture, from_target
 from model.training.packing import IGNORED, Batch, lookup_of, pack
-from model.training.student import Student, rate
+from model.training.student import ParallelStudent, Student, rate
 from model.whisper import Whisper
 from tests.lessons import CHECKPOINT, CPU, TAPS, noise, teacher
 from tests.test_packing import EVERY, trajectory
@@ -14,11 +14,11 @@ from tests.test_packing import EVERY, trajectory
 VOCABULARY = tuple(range(3, 150))
 
 
-def student(vocabulary: tuple[int, ...] | None = None, soft: float = 0.0) -> Student:
+def student(vocabulary: tuple[int, ...] | None = None, soft: float = 0.0) -> ParallelStudent:
     whisper = Whisper.from_weights(CHECKPOINT.config, CHECKPOINT.weights, CPU, torch.float32)
     torch.manual_seed(0)
     network = from_target(whisper, Architecture(2, 4, TAPS, vocabulary), (0, 1))
-    return Student(network, CHECKPOINT, soft=soft)
+    return ParallelStudent(network, CHECKPOINT, soft=soft)
 
 
 def batch(vocabulary: tuple[int, ...] | None = None) -> Batch:
@@ -27,24 +27,27 @@ def batch(vocabulary: tuple[int, ...] | None = None) -> Batch:
     return pack(taught, [[4, 9], [5]], kept=TAPS, wanted=TAPS, block=4, lookup=lookup)
 
 
+@torch.no_grad()
+def loss_by_hand(pupil: Student, lesson: Batch, weights: list[float]) -> float:
+    """The weighted mean over all labels that count, one by one."""
+    logits = pupil.logits(lesson).double()
+    above = below = 0.0
+    for *place, position in torch.cartesian_prod(*map(torch.arange, lesson.labels.shape)).tolist():
+        label = int(lesson.labels[*place, position])
+        if label != IGNORED:
+            above -= weights[position] * float(logits[*place, position].log_softmax(-1)[label])
+            below += weights[position]
+    return above / below
+
+
 @pytest.mark.parametrize("vocabulary", [None, VOCABULARY])
 def test_the_loss_decays_along_the_block(vocabulary: tuple[int, ...] | None) -> None:
     """Equation 3 by hand, label by label; what has no label has no weight."""
     pupil, lesson = student(vocabulary), batch(vocabulary)
     with torch.no_grad():
-        logits = pupil.logits(lesson).double()
         loss = float(pupil(lesson))
-    above = below = 0.0
-    for row in range(2):
-        for anchor in range(2):
-            for position in range(4):
-                label = int(lesson.labels[row, anchor, position])
-                if label == IGNORED:
-                    continue
-                weight = math.exp(-position / 4)
-                above -= weight * float(logits[row, anchor, position].log_softmax(-1)[label])
-                below += weight
-    assert loss == pytest.approx(above / below, rel=1e-5)
+    wanted = loss_by_hand(pupil, lesson, [math.exp(-position / 4) for position in range(4)])
+    assert loss == pytest.approx(wanted, rel=1e-5)
 
 
 def test_a_batch_without_labels_costs_nothing() -> None:

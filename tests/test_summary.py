@@ -13,6 +13,7 @@ from model.training.summary import (
     shares,
 )
 from tests.test_drafter import network
+from tests.test_engine import tiny_speech_draft
 
 
 def entry(source: str, licence: str, seconds: float, speaker: str = "s") -> Entry:
@@ -66,7 +67,7 @@ def test_a_file_is_described_by_what_it_notes(tmp_path: Path) -> None:
     text = describe_file(path, read_facts(path))
     for part in (
         "tiny, fingerprint abc",
-        "2 layers from blocks 0, 1, 4 candidates, taps 0, 1, rotary positions, memories: history",
+        "parallel, 2 layers from blocks 0, 1, 4 candidates, taps 0, 1, rotary positions, memories: history",
         "2 tokens",
         "0.800 0.500 0.500 0.500",
         "0.3750, 2.5000: 3 held-out passages (1.10 h) of 2 speakers, 100 rounds",
@@ -87,6 +88,14 @@ def test_a_file_without_notes_is_described_as_far_as_it_goes(tmp_path: Path) -> 
     assert "not named, fingerprint abc" in text
     assert "the target's" in text
     assert "τ" not in text
+
+
+def test_a_speech_draft_is_described_as_one(tmp_path: Path) -> None:
+    path = tmp_path / "d.safetensors"
+    drafter = tiny_speech_draft(block=4)
+    save_drafter(path, drafter.network, target="abc", acceptance=drafter.acceptance)
+    text = describe_file(path, read_facts(path))
+    assert "Speech-Draft, one layer, 4 candidates, taps 0, 1\n" in text
 
 
 def test_a_score_is_described() -> None:

@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 
 from daemon import cli
 from model.load import load
+from model.speech_draft import SpeechDraft
 from model.trained import load_drafter, read_facts
 from model.training import cache, train, trainer
 from tests.lessons import noise
@@ -90,6 +91,15 @@ def test_a_cache_serves_other_recipes(model: Path, speech: Path, tmp_path: Path)
     assert not (tmp_path / "two" / "cache").exists()
 
 
+def test_a_speech_draft_is_trained_on_demand(model: Path, speech: Path, tmp_path: Path) -> None:
+    """It begins as one of the model's blocks, by default as the last."""
+    argv = ["train", "--out", str(tmp_path), "--data", str(speech), "--model", str(model)]
+    assert cli.main([*argv, "--kind", "speech", "--steps", "2", "--block", "4"]) == 0
+    path = tmp_path / "small.safetensors"
+    assert json.loads(read_facts(path)["recipe"])["layers"] == [1]
+    assert isinstance(load_drafter(path, load(str(model))).network, SpeechDraft)
+
+
 def test_a_signal_is_obeyed_after_the_step(
     model: Path,
     speech: Path,
@@ -120,6 +130,7 @@ def test_a_signal_is_obeyed_after_the_step(
     [
         (["--data", "/nowhere"], "/nowhere is no manifest"),
         ([], "is no cache of trajectories"),
+        (["--kind", "speech"], "a Speech-Draft begins as one of the model's blocks"),
         (["--layers", "1,2"], "has the decoder blocks 0 to 1, not 1, 2"),
         (["--data", ".", "--language", "xx"], "does not know the language xx"),
     ],

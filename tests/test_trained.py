@@ -1,32 +1,88 @@
+import json
 import re
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 
 from model import trained
-from model.drafter import Architecture, ParallelDrafter
+from model.drafter import Architecture, ParallelDrafter, SlotDrafter
 from model.load import ModelError
-from model.trained import bundled, choose, load_drafter, read_facts, save_drafter
+from model.speech_draft import SlotSpeechDraft, SpeechArchitecture, SpeechDraft
+from model.trained import Network, bundled, choose, load_drafter, read_facts, save_drafter
 from tests.test_drafter import network
+from tests.test_engine import tiny_speech_draft, whisper_of
 from tests.tiny import tiny_checkpoint
 
 CHECKPOINT = tiny_checkpoint()
 
 
-def test_a_file_gives_the_same_drafter(tmp_path: Path) -> None:
-    """Architecture, acceptance and weights, as float16 has them, survive; the name is the file's."""
-    for vocabulary in (None, (1, 5, 9)):
-        saved = network(vocabulary)
-        path = tmp_path / "swift.safetensors"
-        shares = (0.9, 0.7, 0.5, 0.3)
-        save_drafter(path, saved, target=CHECKPOINT.fingerprint, acceptance=shares)
-        read = load_drafter(path, CHECKPOINT)
-        assert (read.name, read.acceptance) == ("swift", shares)
-        assert read.network.architecture == saved.architecture
-        for name, tensor in saved.state_dict().items():
-            assert torch.equal(read.network.state_dict()[name], tensor.half().float())
+SHARES = (0.9, 0.7, 0.5, 0.3)
+
+
+@pytest.mark.parametrize("vocabulary", [None, (1, 5, 9)])
+@pytest.mark.parametrize(
+    ("make", "side"),
+    [
+        (network, SlotDrafter),
+        (lambda ids: tiny_speech_draft(ids, block=4).network, SlotSpeechDraft),
+    ],
+    ids=["parallel", "speech"],
+)
+def test_a_file_gives_the_same_drafter(
+    tmp_path: Path,
+    make: Callable[[tuple[int, ...] | None], Network],
+    side: type,
+    vocabulary: tuple[int, ...] | None,
+) -> None:
+    """Kind, architecture, acceptance and weights, as float16 has them, survive; the name is the file's."""
+    saved = make(vocabulary)
+    path = tmp_path / "swift.safetensors"
+    save_drafter(path, saved, target=CHECKPOINT.fingerprint, acceptance=SHARES)
+    read = load_drafter(path, CHECKPOINT)
+    assert (read.name, read.acceptance) == ("swift", SHARES)
+    assert type(read.network) is type(saved)
+    assert read.network.architecture == saved.architecture
+    for name, tensor in saved.state_dict().items():
+        assert torch.equal(read.network.state_dict()[name], tensor.half().float())
+    bias = CHECKPOINT.tokens.bias(first=False)
+    assert type(read.over_slots(whisper_of(CHECKPOINT), bias, 1, packed=False)) is side
+
+
+def rewritten(path: Path, **changes: str | None) -> None:
+    """The parallel drafter's file with other metadata; None takes a fact out."""
+    save_drafter(path, network(), target=CHECKPOINT.fingerprint, acceptance=SHARES)
+    with safe_open(path, framework="pt") as file:
+        facts = file.metadata() | changes
+    kept = {name: fact for name, fact in facts.items() if fact is not None}
+    save_file(network().state_dict(), path, metadata=kept)
+
+
+def test_the_first_files_are_of_parallel_drafters(tmp_path: Path) -> None:
+    """They were written before there were kinds."""
+    path = tmp_path / "d.safetensors"
+    rewritten(path, kind=None)
+    assert isinstance(load_drafter(path, CHECKPOINT).network, ParallelDrafter)
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"kind": "speech"},
+        {"kind": "oracle"},
+        {"architecture": json.dumps(asdict(network().architecture) | {"taps": []})},
+    ],
+    ids=["another kind", "no kind that there is", "no taps"],
+)
+def test_facts_that_do_not_fit_the_weights_are_refused(tmp_path: Path, lie: dict[str, str]) -> None:
+    path = tmp_path / "d.safetensors"
+    rewritten(path, **lie)
+    with pytest.raises(ModelError, match="is not what it says"):
+        load_drafter(path, CHECKPOINT)
 
 
 def test_another_targets_drafter_is_refused(tmp_path: Path) -> None:
@@ -43,13 +99,21 @@ def test_another_targets_drafter_is_refused(tmp_path: Path) -> None:
         (Architecture(2, 4, (0, 2)), [0.5] * 4),
         (Architecture(2, 4, (1, 0)), [0.5] * 4),
         (Architecture(2, 4, (0, 1), (5, 9_999)), [0.5] * 4),
+        (Architecture(2, 4, (0, 1), ()), [0.5] * 4),
+        (SpeechArchitecture(4, (0, 1)), [0.5] * 3),
+        (SpeechArchitecture(4, (0, 2)), [0.5] * 4),
+        (SpeechArchitecture(4, (0, 1), (9, 5)), [0.5] * 4),
     ],
 )
 def test_contradictory_facts_are_refused(
-    tmp_path: Path, architecture: Architecture, acceptance: list[float]
+    tmp_path: Path, architecture: Architecture | SpeechArchitecture, acceptance: list[float]
 ) -> None:
     path = tmp_path / "d.safetensors"
-    drafter = ParallelDrafter(CHECKPOINT.config, architecture)
+    drafter: Network
+    if isinstance(architecture, Architecture):
+        drafter = ParallelDrafter(CHECKPOINT.config, architecture)
+    else:
+        drafter = SpeechDraft(CHECKPOINT.config, architecture)
     save_drafter(path, drafter, target=CHECKPOINT.fingerprint, acceptance=acceptance)
     with pytest.raises(ModelError, match="is not what it says"):
         load_drafter(path, CHECKPOINT)

@@ -14,6 +14,7 @@ from model.load import Checkpoint
 from model.trained import Trained
 from model.training.packing import lookup_of, pack, possible_anchors
 from model.training.student import Student
+from model.training.students import student_of
 from model.training.teacher import Trajectory
 
 
@@ -105,6 +106,6 @@ def judge(
     device: torch.device,
 ) -> Score:
     """Walk every trajectory with a finished drafter, in float32."""
-    student = Student(trained.network, checkpoint).to(device).eval()
+    student = student_of(trained.network, checkpoint).to(device).eval()
     lookup = lookup_of(trained.network.architecture.vocabulary, checkpoint.config.vocab_size)
     return score(student, trajectories, kept=kept, lookup=lookup, device=device)

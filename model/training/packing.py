@@ -23,7 +23,8 @@ class Batch:
     features: float32 [rows, n, taps * width]; states: float32 [rows, m, width], of which
     `audible` [rows, m] counts. anchors: int64 [rows, a], token ids; places: [rows, a], positions.
     past: bool [rows, a, n]: history strictly before the anchor. labels: int64 [rows, a, block],
-    what follows each anchor, as indices into the draft vocabulary, or `IGNORED`.
+    what follows each anchor, as indices into the draft vocabulary, or `IGNORED`. tokens: int64
+    [rows, n + 1], ids of all that stands there, openings included; 0 behind the end.
     """
 
     features: Tensor
@@ -33,6 +34,7 @@ class Batch:
     places: Tensor
     past: Tensor
     labels: Tensor
+    tokens: Tensor
 
     def to(self, device: torch.device) -> "Batch":
         """The same on `device`."""
@@ -101,4 +103,5 @@ def pack(
         places=places,
         past=torch.arange(n) < places[..., None],
         labels=labels,
+        tokens=tokens.clamp(min=0),
     )

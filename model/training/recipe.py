@@ -4,16 +4,21 @@ Plain numbers; computes nothing but what follows from a target's size.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 from transformers import WhisperConfig
 
 from model.drafter import spread_taps
+
+Kind = Literal["parallel", "speech"]
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """How to train. layers: the target's blocks from which the drafter's layers begin.
 
+    kind: "parallel", or "speech" for a Speech-Draft, which has one layer, rotation and both
+    memories; anything else raises ValueError.
     coverage: share of the training tokens that the draft vocabulary holds; 1 for the whole
     vocabulary. peak: learning rate. warm_up: share of the steps. soft: see `Student`.
     held_out: share of the first cache's speakers that validation keeps to itself.
@@ -38,6 +43,12 @@ class Recipe:
     held_out: float = 0.05
     validate_every: int = 250
     validation: int = 64
+    kind: Kind = "parallel"
+
+    def __post_init__(self) -> None:
+        whole = self.rope and self.history and self.audio
+        if self.kind == "speech" and (len(self.layers) != 1 or not whole):
+            raise ValueError("a Speech-Draft has one layer, rotation and both memories")
 
 
 def last_layers(config: WhisperConfig, count: int = 3) -> tuple[int, ...]:
@@ -51,3 +62,14 @@ def taps_for(config: WhisperConfig, layers: tuple[int, ...], *, soft: bool) -> t
     blocks = int(config.decoder_layers)
     taps = {*spread_taps(blocks), *(layer - 1 for layer in layers if layer)}
     return tuple(sorted(taps | ({blocks - 1} if soft else set())))
+
+
+def speech_taps(config: WhisperConfig, layer: int, *, soft: bool) -> tuple[int, ...]:
+    """A low, a middle and a high block for a Speech-Draft: the high one is the one in front of `layer`.
+
+    Of few blocks, fewer. For `soft` the last one, too.
+    """
+    high = max(0, layer - 1)
+    low = min(1, max(0, high - 2))
+    last = {int(config.decoder_layers) - 1} if soft else set()
+    return tuple(sorted({low, (low + high) // 2, high} | last))

@@ -1,6 +1,10 @@
-"""A drafter in training: the network between the target's frozen embedding and output head."""
+"""A drafter in training: the network between the target's frozen embedding and output head.
+
+What all kinds have in common, and the parallel one.
+"""
 
 import math
+from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor, nn
@@ -8,19 +12,22 @@ from torch.nn import functional
 
 from model.drafter import ParallelDrafter
 from model.load import Checkpoint
+from model.trained import Network
 from model.training.packing import IGNORED, Batch
 
 _DECAY = 4.0  # e-folding of the loss along a block (Whisper-Flash, equation 3)
 _RULED_OUT = -1e4  # the logit of what may not be emitted; finite, for 0 times it must be 0
 
 
-class Student(nn.Module):
+class Student(nn.Module, ABC):
     """Batches in, losses or candidates out.
 
-    soft: share of the loss that is the cross-entropy to the target's own distribution (which
-    needs the target's last block as the last tap) rather than to its greedy token.
+    weights: float32 [block], of the loss of each candidate. soft: share of the loss that is the
+    cross-entropy to the target's own distribution (which needs the target's last block as the last
+    tap) rather than to its greedy token.
     """
 
+    network: Network
     embedding: Tensor
     head: Tensor
     bias: Tensor
@@ -29,7 +36,7 @@ class Student(nn.Module):
     norm_bias: Tensor
 
     def __init__(
-        self, network: ParallelDrafter, checkpoint: Checkpoint, *, soft: float = 0.0
+        self, network: Network, checkpoint: Checkpoint, *, weights: Tensor, soft: float
     ) -> None:
         super().__init__()
         architecture = network.architecture
@@ -44,29 +51,18 @@ class Student(nn.Module):
             ("embedding", embedding),
             ("head", embedding[ids]),
             ("bias", ruled_out[ids]),
-            ("weights", torch.exp(-torch.arange(architecture.block) / _DECAY)),
+            ("weights", weights),
             ("norm_weight", checkpoint.weights["decoder.norm.weight"].float()),
             ("norm_bias", checkpoint.weights["decoder.norm.bias"].float()),
         ):
             self.register_buffer(name, tensor, persistent=False)
 
+    @abstractmethod
     def logits(self, batch: Batch) -> Tensor:
         """[rows, anchors, block, draft vocabulary], the token rules applied as when serving."""
-        network = self.network
-        n = batch.features.shape[1]
-        positions = torch.arange(n, device=batch.features.device).expand(len(batch.features), -1)
-        history = [
-            (k.transpose(1, 2), v.transpose(1, 2))
-            for k, v in network.remember(batch.features, positions)
-        ]
-        hidden = network(
-            functional.embedding(batch.anchors, self.embedding),
-            batch.places,
-            history,
-            batch.past,
-            network.hear(batch.states),
-            batch.audible[:, None, None],
-        )
+
+    def name(self, hidden: Tensor) -> Tensor:
+        """Logits […, draft vocabulary], float32, of normalised hidden states […, width]."""
         return functional.linear(hidden, self.head).float() + self.bias
 
     def forward(self, batch: Batch) -> Tensor:
@@ -87,7 +83,7 @@ class Student(nn.Module):
         width = self.embedding.shape[1]
         last = batch.features[..., -width:]
         hidden = functional.layer_norm(last, (width,), self.norm_weight, self.norm_bias)
-        told = (functional.linear(hidden, self.head).float() + self.bias).softmax(-1)
+        told = self.name(hidden).softmax(-1)
         # What follows position p is what the target said at p.
         at = batch.places[..., None] + torch.arange(len(self.weights), device=told.device)
         at = at.clamp(max=told.shape[1] - 1)
@@ -98,6 +94,37 @@ class Student(nn.Module):
     def matches(self, batch: Batch) -> Tensor:
         """[rows, anchors, block] bool: whether each greedy candidate is what the target says."""
         return self.logits(batch).argmax(-1) == batch.labels
+
+
+class ParallelStudent(Student):
+    """A parallel drafter. soft: see `Student`."""
+
+    network: ParallelDrafter
+
+    def __init__(
+        self, network: ParallelDrafter, checkpoint: Checkpoint, *, soft: float = 0.0
+    ) -> None:
+        weights = torch.exp(-torch.arange(network.architecture.block) / _DECAY)
+        super().__init__(network, checkpoint, weights=weights, soft=soft)
+
+    def logits(self, batch: Batch) -> Tensor:
+        """[rows, anchors, block, draft vocabulary], all candidates of a block at once."""
+        network = self.network
+        n = batch.features.shape[1]
+        positions = torch.arange(n, device=batch.features.device).expand(len(batch.features), -1)
+        history = [
+            (k.transpose(1, 2), v.transpose(1, 2))
+            for k, v in network.remember(batch.features, positions)
+        ]
+        hidden = network(
+            functional.embedding(batch.anchors, self.embedding),
+            batch.places,
+            history,
+            batch.past,
+            network.hear(batch.states),
+            batch.audible[:, None, None],
+        )
+        return self.name(hidden)
 
 
 def rate(step: int, steps: int, peak: float, warm_up: float) -> float:

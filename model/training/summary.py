@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from model.training.cache import Entry
 from model.training.evaluate import Score
@@ -79,18 +80,12 @@ def describe_file(path: Path, facts: Mapping[str, str]) -> str:
     """All that a drafter's metadata say, a line each. What was not noted is left out."""
     architecture = json.loads(facts["architecture"])
     vocabulary = architecture["vocabulary"]
-    memories = [name for name in ("history", "audio") if architecture[name]]
     recipe = json.loads(facts.get("recipe", "{}"))
     origin = f" from blocks {_numbers(recipe['layers'])}" if "layers" in recipe else ""
     lines = {
         "file": f"{path}, {path.stat().st_size / 1e6:.1f} MB",
         "target": f"{facts.get('model', 'not named')}, fingerprint {facts['target']}",
-        "architecture": (
-            f"{architecture['layers']} layers{origin}, {architecture['block']} candidates, "
-            f"taps {_numbers(architecture['taps'])}, "
-            f"{'rotary' if architecture['rope'] else 'absolute'} positions, "
-            f"memories: {', '.join(memories) or 'none'}"
-        ),
+        "architecture": _architecture(facts["kind"], architecture, origin),
         "vocabulary": "the target's" if vocabulary is None else f"{len(vocabulary):,} tokens",
         "acceptance": f"{_shares_of(json.loads(facts['acceptance']))} (each given those before)",
     }
@@ -114,6 +109,18 @@ def describe_file(path: Path, facts: Mapping[str, str]) -> str:
         if key in facts:
             lines[name] = facts[key]
     return _lines(lines)
+
+
+def _architecture(kind: str, architecture: Mapping[str, Any], origin: str) -> str:
+    sizes = f"{architecture['block']} candidates, taps {_numbers(architecture['taps'])}"
+    if kind == "speech":
+        return f"Speech-Draft, one layer{origin}, {sizes}"
+    memories = [name for name in ("history", "audio") if architecture[name]]
+    places = "rotary" if architecture["rope"] else "absolute"
+    return (
+        f"parallel, {architecture['layers']} layers{origin}, {sizes}, {places} positions, "
+        f"memories: {', '.join(memories) or 'none'}"
+    )
 
 
 def _lines(facts: Mapping[str, str]) -> str:

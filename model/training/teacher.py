@@ -54,10 +54,18 @@ class _Recorder:
     def hear(self, states: Tensor, first: int) -> None:  # noqa: ARG002  (every row, always)
         self.states.append(states)
 
-    def remember(self, features: Tensor, positions: Tensor, first: int) -> None:  # noqa: ARG002
+    def remember(
+        self,
+        features: Tensor,
+        tokens: Tensor,  # noqa: ARG002  (the rows keep them)
+        positions: Tensor,  # noqa: ARG002  (they follow each other)
+        first: int,  # noqa: ARG002  (every row, always)
+    ) -> None:
         self.features.append(features.half().cpu())
 
-    def draft(self, slots: Slots, rows: int, reach: int, heard: int, choose: Choose) -> None:
+    def draft(
+        self, slots: Slots, rows: int, count: int, reach: int, heard: int, choose: Choose
+    ) -> None:
         raise NotImplementedError("a recorder is never asked for proposals")
 
 

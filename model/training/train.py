@@ -65,11 +65,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_recipe_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
+        "--kind",
+        choices=("parallel", "speech"),
+        default="parallel",
+        help="a drafter that names all candidates at once (Whisper-Flash), or one after another "
+        "(EAGLE-ASR's Speech-Draft); default: %(default)s",
+    )
+    parser.add_argument(
         "--layers",
         type=_numbers,
         metavar="N,…",
         help="the model's decoder blocks that the drafter's layers begin as, the first one being 0 "
-        "(default: the last three)",
+        "(default: the last three; of a Speech-Draft, which has one layer, the last)",
     )
     parser.add_argument("--steps", type=_count, default=4000, help="default: %(default)s")
     parser.add_argument(
@@ -144,11 +151,19 @@ def _train(args: argparse.Namespace) -> None:
 
 
 def _recipe(args: argparse.Namespace, checkpoint: "Checkpoint") -> "Recipe":
-    """Raises CorpusError for blocks that the model does not have."""
+    """Raises CorpusError for blocks that the model does not have, or that are too many."""
     from model.training.corpus import CorpusError  # noqa: PLC0415
-    from model.training.recipe import Recipe, last_layers, taps_for  # noqa: PLC0415
+    from model.training.recipe import (  # noqa: PLC0415
+        Recipe,
+        last_layers,
+        speech_taps,
+        taps_for,
+    )
 
-    layers = args.layers or last_layers(checkpoint.config)
+    speech, soft = args.kind == "speech", args.soft > 0
+    layers = args.layers or last_layers(checkpoint.config, 1 if speech else 3)
+    if speech and len(layers) != 1:
+        raise CorpusError("--layers: a Speech-Draft begins as one of the model's blocks")
     blocks = int(checkpoint.config.decoder_layers)
     if not all(0 <= layer < blocks for layer in layers):
         raise CorpusError(
@@ -157,7 +172,11 @@ def _recipe(args: argparse.Namespace, checkpoint: "Checkpoint") -> "Recipe":
         )
     return Recipe(
         layers=layers,
-        taps=taps_for(checkpoint.config, layers, soft=args.soft > 0),
+        taps=(
+            speech_taps(checkpoint.config, layers[0], soft=soft)
+            if speech
+            else taps_for(checkpoint.config, layers, soft=soft)
+        ),
         block=args.block,
         steps=args.steps,
         batch=args.batch,
@@ -165,6 +184,7 @@ def _recipe(args: argparse.Namespace, checkpoint: "Checkpoint") -> "Recipe":
         coverage=args.coverage,
         soft=args.soft,
         seed=args.seed,
+        kind=args.kind,
     )
 
 

@@ -18,7 +18,6 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 
-from model.drafter import Architecture, from_target
 from model.load import Checkpoint
 from model.trained import save_drafter
 from model.training import cache
@@ -28,8 +27,8 @@ from model.training.files import replace_text, replacing
 from model.training.packing import Batch, lookup_of
 from model.training.recipe import Recipe
 from model.training.shelf import Shelf, Steps, draft_vocabulary
-from model.training.student import Student, rate
-from model.whisper import Whisper
+from model.training.student import rate
+from model.training.students import fresh
 
 _LOADERS = 4  # processes that read ahead for a GPU
 
@@ -69,7 +68,7 @@ class Trainer:
             vocabulary = self._vocabulary()
         self._lookup = lookup_of(vocabulary, checkpoint.config.vocab_size)
         torch.manual_seed(recipe.seed)
-        self._student = self._new_student(vocabulary)
+        self._student = fresh(recipe, checkpoint, vocabulary)
         self._history: list[dict[str, float]] = []
         self._best = -1.0
         self._done = 0
@@ -85,23 +84,6 @@ class Trainer:
             replace_text(path, json.dumps(chosen))
         known = json.loads(path.read_text(encoding="utf-8"))
         return None if known is None else tuple(known)
-
-    def _new_student(self, vocabulary: tuple[int, ...] | None) -> Student:
-        recipe, checkpoint = self._recipe, self._checkpoint
-        whisper = Whisper.from_weights(
-            checkpoint.config, checkpoint.weights, torch.device("cpu"), torch.float32
-        )
-        architecture = Architecture(
-            layers=len(recipe.layers),
-            block=recipe.block,
-            taps=recipe.taps,
-            vocabulary=vocabulary,
-            rope=recipe.rope,
-            history=recipe.history,
-            audio=recipe.audio,
-        )
-        network = from_target(whisper, architecture, recipe.layers).requires_grad_()
-        return Student(network, checkpoint, soft=recipe.soft)
 
     def run(self, stopping: Callable[[], bool] = lambda: False) -> Score:
         """Train to the end; the last step's score on validation.

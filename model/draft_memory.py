@@ -1,0 +1,117 @@
+"""What drafters over slots share: memories of every slot, and the head through which they name tokens.
+
+Allocated once and static, as phases that are captured need them. What a network makes of its
+memories is its own file's affair.
+"""
+
+import copy
+from typing import Protocol, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from model.kernels import FEW_ROWS, pack
+from model.phases import Choose
+from model.whisper import Cache, Whisper
+
+N = TypeVar("N", bound=nn.Module)
+
+
+class Plan(Protocol):
+    """What slots must know of a network's architecture; `Architecture` says what it means."""
+
+    @property
+    def block(self) -> int:
+        """Most candidates of a round."""
+        ...
+
+    @property
+    def taps(self) -> tuple[int, ...]:
+        """The target's blocks that it is told of."""
+        ...
+
+    @property
+    def vocabulary(self) -> tuple[int, ...] | None:
+        """Ids that can be proposed; None for all."""
+        ...
+
+
+class DraftMemory:
+    """What drafters over slots share: taps, block, the head, keys and values for every slot.
+
+    With the rest of `model.phases.Drafter` it is one. bias: the token rules, [vocabulary].
+    """
+
+    def __init__(
+        self, plan: Plan, whisper: Whisper, bias: Tensor, slots: int, *, layers: int, packed: bool
+    ) -> None:
+        config, decoder = whisper.config, whisper.decoder
+        self.taps, self.block = plan.taps, plan.block
+        self._embedding = decoder.embedding
+        heads = config.decoder_attention_heads
+
+        def zeros(length: int) -> Tensor:
+            shape = (layers, slots, heads, length, config.d_model // heads)
+            return decoder.positions.new_zeros(shape)
+
+        text, audio = config.max_target_positions + plan.block + 1, config.max_source_positions
+        self._cache = Cache(zeros(text), zeros(text), zeros(audio), zeros(audio))
+        self._ids: Tensor | None = None
+        self._bias = bias
+        self._head: nn.Module = decoder.head
+        if plan.vocabulary is not None:
+            self._ids = torch.tensor(plan.vocabulary, device=decoder.positions.device)
+            cut = nn.Linear(config.d_model, len(self._ids), bias=False)
+            cut.weight = nn.Parameter(
+                decoder.embedding.weight[self._ids].clone(), requires_grad=False
+            )
+            self._head = nn.Sequential(cut)
+            self._bias = bias[self._ids]
+            if packed:
+                pack(self._head, rows=FEW_ROWS)
+
+    def move(self, source: int, target: int, positions: int, states: int) -> None:
+        """Copy the first `positions` and `states` of slot `source` over slot `target`."""
+        self._cache.move(source, target, positions, states)
+
+    def clear(self, first: int, last: int) -> None:
+        """Zero slots first … last - 1."""
+        self._cache.rows(first, last).clear()
+
+    def _keep_heard(self, pairs: list[tuple[Tensor, Tensor]], first: int) -> None:
+        """Acoustic keys and values of each layer, for the slots from `first` on."""
+        for index, (k, v) in enumerate(pairs):
+            last, m = first + len(k), k.shape[2]
+            self._cache.cross_keys[index, first:last, :, :m].copy_(k)
+            self._cache.cross_values[index, first:last, :, :m].copy_(v)
+
+    def _keep_text(self, index: int, k: Tensor, v: Tensor, positions: Tensor, first: int) -> None:
+        """Keys and values [rows, n, heads, head width] of layer `index` at positions [rows, n]."""
+        rows = torch.arange(first, first + len(k), device=k.device)[:, None]
+        self._cache.self_keys[index][rows, :, positions] = k
+        self._cache.self_values[index][rows, :, positions] = v
+
+    def _text(self, index: int, rows: int, reach: int) -> tuple[Tensor, Tensor]:
+        """The first `reach` positions of layer `index` in slots 0 … rows - 1."""
+        cache = self._cache
+        return cache.self_keys[index, :rows, :, :reach], cache.self_values[index, :rows, :, :reach]
+
+    def _heard(self, index: int, rows: int, heard: int) -> tuple[Tensor, Tensor]:
+        """What layer `index` hears in slots 0 … rows - 1."""
+        cache = self._cache
+        return cache.cross_keys[index, :rows, :, :heard], cache.cross_values[
+            index, :rows, :, :heard
+        ]
+
+    def _name(self, hidden: Tensor, choose: Choose, at: int) -> Tensor:
+        """Have `choose` name the candidates from `at` on, of hidden states [rows, n, width]."""
+        return choose(self._head(hidden) + self._bias, self._ids, at)
+
+
+def settled(network: N, whisper: Whisper, *, packed: bool) -> N:
+    """A frozen copy where the target is. Packing would leave the original without weights to save."""
+    positions = whisper.decoder.positions
+    own = copy.deepcopy(network).to(positions.device, positions.dtype)
+    if packed:
+        pack(own, rows=FEW_ROWS)
+    return own.eval().requires_grad_(requires_grad=False)

@@ -1,0 +1,52 @@
+"""From a recipe, or a finished network, to a student: the one place of training that knows the kinds."""
+
+from typing import assert_never
+
+import torch
+
+from model.drafter import Architecture, ParallelDrafter, from_target
+from model.load import Checkpoint
+from model.speech_draft import SpeechArchitecture, SpeechDraft
+from model.speech_draft import from_target as speech_from_target
+from model.trained import Network
+from model.training.recipe import Recipe
+from model.training.speech_student import SpeechStudent
+from model.training.student import ParallelStudent, Student
+from model.whisper import Whisper
+
+
+def student_of(network: Network, checkpoint: Checkpoint, *, soft: float = 0.0) -> Student:
+    """The student whose network it is. soft: see `Student`."""
+    match network:
+        case ParallelDrafter():
+            return ParallelStudent(network, checkpoint, soft=soft)
+        case SpeechDraft():
+            return SpeechStudent(network, checkpoint, soft=soft)
+        case _:
+            assert_never(network)
+
+
+def fresh(recipe: Recipe, checkpoint: Checkpoint, vocabulary: tuple[int, ...] | None) -> Student:
+    """One that has learned nothing yet. vocabulary: ids that it may propose; None for all."""
+    whisper = Whisper.from_weights(
+        checkpoint.config, checkpoint.weights, torch.device("cpu"), torch.float32
+    )
+    network: Network
+    match recipe.kind:
+        case "parallel":
+            architecture = Architecture(
+                layers=len(recipe.layers),
+                block=recipe.block,
+                taps=recipe.taps,
+                vocabulary=vocabulary,
+                rope=recipe.rope,
+                history=recipe.history,
+                audio=recipe.audio,
+            )
+            network = from_target(whisper, architecture, recipe.layers)
+        case "speech":
+            plan = SpeechArchitecture(recipe.block, recipe.taps, vocabulary)
+            network = speech_from_target(whisper, plan, recipe.layers[0])
+        case _:
+            assert_never(recipe.kind)
+    return student_of(network.requires_grad_(), checkpoint, soft=recipe.soft)

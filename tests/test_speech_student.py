@@ -1,0 +1,106 @@
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from model.phases import Slots
+from model.speech_draft import SlotSpeechDraft, SpeechDraft
+from model.training.packing import IGNORED, pack
+from model.training.speech_student import SpeechStudent
+from model.training.teacher import Trajectory
+from tests.lessons import CHECKPOINT, TAPS, noise, teacher
+from tests.test_engine import tiny_speech_draft, whisper_of
+from tests.test_packing import EVERY, packed, trajectory
+from tests.test_student import batch, loss_by_hand
+
+VOCABULARY = tuple(range(3, 150))
+BLOCK = 4
+
+
+def student(vocabulary: tuple[int, ...] | None = None, soft: float = 0.0) -> SpeechStudent:
+    network = tiny_speech_draft(vocabulary, block=BLOCK).network.requires_grad_()
+    assert isinstance(network, SpeechDraft)
+    return SpeechStudent(network, CHECKPOINT, soft=soft)
+
+
+@pytest.mark.parametrize("vocabulary", [None, VOCABULARY])
+def test_the_loss_decays_from_step_to_step(vocabulary: tuple[int, ...] | None) -> None:
+    """The paper's β = 0.8, by hand."""
+    pupil, lesson = student(vocabulary), batch(vocabulary)
+    with torch.no_grad():
+        loss = float(pupil(lesson))
+    assert loss == pytest.approx(loss_by_hand(pupil, lesson, [0.8**k for k in range(4)]), rel=1e-5)
+
+
+def test_every_weight_learns() -> None:
+    """Through all steps: the network's own hidden state is not cut off from what made it."""
+    pupil = student()
+    pupil(batch()).backward()
+    for name, parameter in pupil.named_parameters():
+        assert name.startswith("network.")
+        assert parameter.grad is not None
+        assert parameter.grad.any(), name
+
+
+def test_steps_go_on_from_the_targets_tokens() -> None:
+    """A step knows the tokens up to its own, and none behind."""
+    one = trajectory(20)
+    before, tokens = packed(student(), one, [9])[0], one.tokens.clone()
+    tokens[11] = (tokens[11] + 1) % 200
+    after = packed(student(), replace(one, tokens=tokens), [9])[0]
+    assert torch.allclose(after[:2], before[:2], atol=1e-5)
+    assert not torch.allclose(after[2], before[2], atol=1e-3)
+
+
+def drafted(one: Trajectory, anchor: int) -> list[int]:
+    """What the same network drafts when it serves."""
+    whisper = whisper_of(CHECKPOINT)
+    slots = Slots.allocate(whisper, 1, BLOCK)
+    pupil = student()
+    bias = CHECKPOINT.tokens.bias(first=False)
+    drafter = SlotSpeechDraft(pupil.network, whisper, bias, 1, packed=False)
+    names: list[int] = []
+
+    def choose(logits: Tensor, ids: Tensor | None, at: int) -> Tensor:
+        best = logits.argmax(-1)
+        names.append(int(best))
+        return best
+
+    drafter.hear(one.states.float()[None], 0)
+    positions = torch.arange(len(one.features))[None]
+    drafter.remember(one.features.float()[None], one.tokens[None, :-1], positions, 0)
+    slots.lengths[0], slots.anchors[0], slots.spoken[0] = anchor, one.tokens[anchor], 50
+    drafter.draft(slots, 1, BLOCK, 64, 50, choose)
+    return names
+
+
+@torch.inference_mode()
+def test_candidates_are_those_of_the_drafter_that_serves() -> None:
+    """Measured in training as drafted in slots, each step behind its own choice."""
+    one = trajectory(20)
+    lesson = pack([one], [[6, 9, 15]], kept=TAPS, wanted=TAPS, block=BLOCK, lookup=EVERY)
+    serving = torch.tensor([drafted(one, anchor) for anchor in (6, 9, 15)])[None]
+    assert student().matches(replace(lesson, labels=serving)).all()
+    assert not student().matches(replace(lesson, labels=serving + 1)).any()
+
+
+def test_candidates_of_a_cut_vocabulary_go_on_as_tokens() -> None:
+    """Indices into the draft vocabulary are no ids: a whole one of the same ids says the same."""
+    every = tuple(range(CHECKPOINT.config.vocab_size))
+    lesson = batch()
+    with torch.no_grad():
+        best = student()._unrolled(lesson, None)
+        assert torch.equal(student(every)._unrolled(lesson, None), best)
+        shifted = student(every[3:])._unrolled(lesson, None)
+    assert torch.allclose(shifted, best[..., 3:], atol=1e-4)
+
+
+def test_soft_labels_train_it_too() -> None:
+    (taught,) = teacher().trajectories([noise(3)], "en")
+    lesson = pack([taught], [[4, 8]], kept=TAPS, wanted=TAPS, block=BLOCK, lookup=EVERY)
+    assert (lesson.labels != IGNORED).any()
+    with torch.no_grad():
+        hard, both, soft = (float(student(None, share)(lesson)) for share in (0.0, 0.25, 1.0))
+    assert both == pytest.approx(0.75 * hard + 0.25 * soft, rel=1e-5)
+    assert hard != pytest.approx(soft)
