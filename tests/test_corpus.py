@@ -86,7 +86,9 @@ def test_elsewhere_folders_are_speakers(tmp_path: Path) -> None:
     record(tmp_path / "ann" / "1.ogg", 1)
     record(tmp_path / "bob" / "2.wav", 1)
     (tmp_path / "bob" / "readme.txt").write_text("no audio")
-    assert [one.speaker for one in find([tmp_path])] == ["ann", "bob"]
+    found = find([tmp_path])
+    assert [one.speaker for one in found] == ["ann", "bob"]
+    assert {one.source for one in found} == {tmp_path.name}
 
 
 def test_a_list_names_files_beside_it(tmp_path: Path) -> None:
@@ -95,6 +97,7 @@ def test_a_list_names_files_beside_it(tmp_path: Path) -> None:
     (tmp_path / "some.lst").write_text(f"ann/1.wav\n\n{other}\n")
     found = find([tmp_path / "some.lst"])
     assert [one.content for one in found] == [tmp_path / "ann" / "1.wav", other]
+    assert {one.source for one in found} == {"some"}
 
 
 def test_what_is_left_out_is_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

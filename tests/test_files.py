@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from model.training.files import replace_text, replacing
 
@@ -45,6 +46,13 @@ def test_an_exception_leaves_the_old_file(tmp_path: Path) -> None:
         write()
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_others_may_read_what_was_written(tmp_path: Path) -> None:
+    """A daemon, say, that runs as a user of its own."""
+    with replacing(tmp_path / "x") as temporary:
+        save_file({"a": torch.ones(1)}, temporary)
+    assert (tmp_path / "x").stat().st_mode & 0o777 == 0o644
 
 
 @pytest.mark.parametrize("form", ["text", "torch"])

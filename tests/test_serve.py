@@ -67,7 +67,7 @@ async def test_a_drafter_is_taken_along_and_clients_are_told(tmp_path: Path) -> 
     save_drafter(file, network(), target=target, acceptance=[0.9] * 4)
     command = ["-m", "daemon", "serve", "--port", "0", "--device", "cpu", "--threads", "1"]
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, *command, "--model", model, "--drafter", file),
+        *(sys.executable, *command, "--model", str(model), "--drafter", str(file)),
         cwd=ROOT,
         stderr=asyncio.subprocess.PIPE,
     )

@@ -199,14 +199,16 @@ def _in_place(place: Path, language: str, use: str) -> Iterator[Recording]:
         return _in_manifest(place, language, use)
     if place.is_file() and place.suffix.lower() in _LISTS:
         lines = place.read_text(encoding="utf-8").splitlines()
-        return _in_files(place.parent / line.strip() for line in lines if line.strip())
+        named = (place.parent / line.strip() for line in lines if line.strip())
+        return _in_files(named, place.stem)
     if not place.is_dir():
         raise CorpusError(f"{place} is no manifest (.tsv), list (.txt, .lst) or directory")
     if manifests := sorted(place.glob("manifest*.tsv")):
         return (found for path in manifests for found in _in_manifest(path, language, use))
     if (place / "dataset_info.json").is_file() or (place / "dataset_dict.json").is_file():
         return _in_dataset(place, use)
-    return _in_files(p for p in sorted(place.rglob("*")) if p.suffix.lower() in _SUFFIXES)
+    audio = (path for path in sorted(place.rglob("*")) if path.suffix.lower() in _SUFFIXES)
+    return _in_files(audio, place.resolve().name)
 
 
 def _in_manifest(path: Path, language: str, use: str) -> Iterator[Recording]:
@@ -235,7 +237,7 @@ def _stated(seconds: str | None, path: Path, line: int) -> float | None:
         raise CorpusError(f"{path}, line {line}: {seconds!r} is no number of seconds") from None
 
 
-def _in_files(paths: Iterable[Path]) -> Iterator[Recording]:
+def _in_files(paths: Iterable[Path], source: str) -> Iterator[Recording]:
     for path in paths:
         named = _LIBRISPEECH.fullmatch(path.stem)
         yield Recording(
@@ -243,7 +245,7 @@ def _in_files(paths: Iterable[Path]) -> Iterator[Recording]:
             seconds=_seconds(path),
             speaker=named[1] if named else path.parent.name,
             licence="not stated",
-            source="librispeech" if named else path.parent.name,
+            source="librispeech" if named else source,
             content=path,
         )
 

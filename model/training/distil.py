@@ -60,12 +60,15 @@ def distil(
     missing = [n for n in numbers if not cache.shard_path(directory, n).exists()]
     if missing:
         teacher = Teacher(checkpoint, device=device, rows=_ROWS[device.type], taps=taps)
-        with tqdm(total=sum(len(_shard(heard, n)) for n in numbers), unit="passage") as progress:
-            progress.update(progress.total - sum(len(_shard(heard, n)) for n in missing))
+        total = sum(len(_shard(heard, n)) for n in numbers)
+        done = total - sum(len(_shard(heard, n)) for n in missing)
+        with tqdm(total=total, initial=done, unit="passage") as progress:
             for number in missing:
-                kept, left_out = teach(teacher, _shard(heard, number), language)
-                cache.write_shard(cache.shard_path(directory, number), kept, left_out)
-                progress.update(len(_shard(heard, number)))
+                shard = _shard(heard, number)
+                cache.write_shard(
+                    cache.shard_path(directory, number), *teach(teacher, shard, language)
+                )
+                progress.update(len(shard))
     return cache.excluded(directory)
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
+_MODE = 0o644  # safetensors would have its files for the owner alone
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
@@ -20,6 +22,7 @@ def replacing(path: Path) -> Iterator[Path]:
         yield temporary
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
+        temporary.chmod(_MODE)
     except (OSError, SafetensorError, RuntimeError) as error:  # torch.save raises the last of them
         temporary.unlink(missing_ok=True)
         raise OSError(f"{path} cannot be written: {error}") from error

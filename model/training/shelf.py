@@ -41,10 +41,13 @@ class Shelf:
         every = (entry for entries in (first, *others) for entry in entries)
         self.training = [entry for entry in every if _speaker(entry) not in kept]
         if not self.training or not self.validation:
+            left_out = sum((cache.excluded(directory) for directory in directories), Counter[str]())
+            reasons = "".join(f", {count} {reason}" for reason, count in left_out.items())
             raise CacheError(
                 f"the caches hold too little: some of the first one's speakers are for validation "
                 f"alone, which leaves {len(self.training)} passages to train on and "
-                f"{len(self.validation)} to validate with. Add speakers"
+                f"{len(self.validation)} to validate with. Left out were {left_out.total()}{reasons}. "
+                f"Add speakers"
             )
 
     def counts(self) -> Counter[int]:

@@ -93,15 +93,7 @@ class Trainer:
         OSError when the disk is full.
         """
         recipe, accelerator = self._recipe, self._accelerator
-        parameters = [p for p in self._student.parameters() if p.requires_grad]
-        optimizer = torch.optim.AdamW(
-            parameters,
-            lr=recipe.peak,
-            weight_decay=recipe.weight_decay,
-            betas=(0.9, 0.95),
-            fused=True,
-        )
-        student, optimizer = accelerator.prepare(self._student, optimizer)
+        student, optimizer = accelerator.prepare(self._student, self._new_optimizer())
         self._restore(optimizer)
         now = None if self._done else self._validate()
         left = range(self._done, recipe.steps)
@@ -129,6 +121,15 @@ class Trainer:
             if stop:
                 raise Stopped(f"stopped after {self._done} of {recipe.steps} steps")
         return now or self._validate()
+
+    def _new_optimizer(self) -> torch.optim.AdamW:
+        return torch.optim.AdamW(
+            [p for p in self._student.parameters() if p.requires_grad],
+            lr=self._recipe.peak,
+            weight_decay=self._recipe.weight_decay,
+            betas=(0.9, 0.95),
+            fused=True,
+        )
 
     def _batches(self, left: range) -> Iterable[Batch]:
         accelerator = self._accelerator
