@@ -2,6 +2,7 @@ import re
 from pathlib import Path
 
 import pytest
+from transformers.models.whisper.tokenization_whisper import LANGUAGES
 from websockets.exceptions import InvalidStatus
 
 from daemon.page import DOCUMENTS, STATIC, TYPES, table
@@ -133,6 +134,12 @@ async def test_the_page_is_closed_to_the_rest_of_the_web() -> None:
             assert "frame-ancestors 'none'" in policy
             assert sources == {"'none'", "'self'"}
             assert header(head, "X-Content-Type-Options") == "nosniff"
+
+
+def test_the_languages_offered_are_whispers() -> None:
+    text = (STATIC / "languages.js").read_text("utf-8").partition(".split")[0]
+    codes = " ".join(re.findall(r'"([a-z ]+)"', text)).split()
+    assert sorted(codes) == sorted(LANGUAGES)
 
 
 def test_no_file_names_another_place() -> None:

@@ -168,7 +168,7 @@ async def test_the_overlay_shows_captions_and_what_lies_below(browser: Browser) 
         )
         assert await words.evaluate(look) == ["40px", "left"]
         height = await page.locator("#stage").evaluate("(element) => element.clientHeight")
-        assert height == pytest.approx(3 * 1.36 * 40, abs=1)
+        assert height == pytest.approx(3 * 1.42 * 40, abs=1)
         picture = await page.screenshot(omit_background=True)
     with Image.open(io.BytesIO(picture)) as image:
         alpha = image.getchannel("A")

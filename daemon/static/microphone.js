@@ -2,6 +2,7 @@
  * The microphone, recorded onto a tape.
  */
 
+import { stayAwake } from "./awake.js";
 import { insecureProblem, microphoneGone, microphoneProblem, unreachable } from "./problems.js";
 import { Tape } from "./tape.js";
 
@@ -23,6 +24,9 @@ export class Microphone {
   #stream;
   /** @type {AudioWorkletNode | null} */
   #recorder = null;
+  #letSleep = () => {};
+  /** @type {Promise<void> | null} */
+  #closed = null;
 
   /** @param {AudioContext} context @param {MediaStream} stream */
   constructor(context, stream) {
@@ -67,6 +71,7 @@ export class Microphone {
     await context.audioWorklet.addModule(RECORDER).catch(() => {
       throw unreachable();
     });
+    if (this.#closed) return; // in the meantime
     const recorder = new AudioWorkletNode(context, "recorder", {
       channelCount: 1,
       channelCountMode: "explicit", // more channels are mixed down
@@ -81,6 +86,7 @@ export class Microphone {
       ears.more();
     };
     this.#recorder = recorder;
+    this.#letSleep = stayAwake();
     this.#stream.getAudioTracks()[0].onended = () => ears.gone(microphoneGone());
     context.createMediaStreamSource(this.#stream).connect(recorder).connect(context.destination);
     context.onstatechange = () => context.state === "running" && ears.awake?.();
@@ -94,7 +100,11 @@ export class Microphone {
   }
 
   /** Stop at once; what was recorded stays on the tape, to its last sample. */
-  async close() {
+  close() {
+    return (this.#closed ??= this.#close());
+  }
+
+  async #close() {
     const port = this.#recorder?.port;
     if (port && this.#context.state === "running") {
       const ended = new Promise((resolve) =>
@@ -104,8 +114,9 @@ export class Microphone {
       await ended;
     }
     this.tape.ended = true;
+    this.#letSleep();
     for (const track of this.#stream.getTracks()) track.stop();
-    if (this.#context.state !== "closed") await this.#context.close();
+    await this.#context.close();
   }
 }
 
