@@ -29,7 +29,7 @@ from websockets.http11 import Request, Response
 
 from daemon.page import Page as Files
 from tests.fakes import PATIENCE
-from tests.standin import Gate
+from tests.standin import Gate, Script, Standin, obedient, standin
 from tests.wire import speech
 
 CHROMIUM = shutil.which("chromium")
@@ -75,9 +75,9 @@ async def chromium(sound: Path, *flags: str) -> AsyncIterator[Browser]:
 
 @asynccontextmanager
 async def visiting(
-    browser: Browser, url: str, *, expected: Sequence[str] = (), script: str = "", **options: Any
+    browser: Browser, url: str, *, expected: Sequence[str] = (), prelude: str = "", **options: Any
 ) -> AsyncIterator[Page]:
-    """A new visitor at `url`. expected: parts of what the console may say. script: runs before the page's."""
+    """A new visitor at `url`. expected: parts of what the console may say. prelude: runs before the page's own scripts."""
     faults: list[str] = []
 
     def on_console(message: ConsoleMessage) -> None:
@@ -97,16 +97,33 @@ async def visiting(
         page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
         page.set_default_timeout(PATIENCE * 1000)
         hosts: set[str] = set()
-        await page.add_init_script(script)
+        await page.add_init_script(prelude)
         await page.goto(url)
         yield page
         assert faults == []
         assert hosts <= {urlsplit(url).netloc, ""}  # a download has an address without a host
 
 
-def page_of(url: str) -> str:
+@asynccontextmanager
+async def scripted(
+    browser: Browser,
+    script: Script = obedient,
+    *,
+    refuse: Gate | None = None,
+    path: str = "/",
+    host: str = "127.0.0.1",
+    **options: Any,
+) -> AsyncIterator[tuple[Standin, Page]]:
+    """A visit to a daemon that follows `script`. refuse: its answer to a handshake; options: of `visiting`."""
+    async with standin(script, gate=page_gate(refuse)) as server:
+        url = page_of(server.url, path).replace("127.0.0.1", host)
+        async with visiting(browser, url, **options) as page:
+            yield server, page
+
+
+def page_of(url: str, path: str = "/") -> str:
     """The address of the page, where `url` is that of the websocket."""
-    return url.replace("ws", "http", 1) + "/"
+    return url.replace("ws", "http", 1) + path
 
 
 async def start(page: Page) -> None:

@@ -8,23 +8,14 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from streaming.protocol import Speech, Stop
-from tests.browser import (
-    lines,
-    needs_chromium,
-    page_gate,
-    page_of,
-    sound_file,
-    start,
-    stop,
-    visiting,
-)
+from tests.browser import lines, needs_chromium, scripted, sound_file, start, stop, visiting
 from tests.fakes import ScriptedEngine
-from tests.standin import Peer, closed, final, partial, standin
+from tests.standin import Peer, closed, final, partial
 from tests.wire import serving, until
 
 pytestmark = [needs_chromium, pytest.mark.asyncio(loop_scope="session")]
 
-CLICK = "() => navigator.clipboard.readText()"
+CLIPBOARD = "() => navigator.clipboard.readText()"
 
 
 async def test_a_microphone_is_captioned_by_the_daemon(browser: Browser) -> None:
@@ -58,10 +49,7 @@ async def test_every_sample_of_the_microphone_arrives(browser: Browser) -> None:
         await peer.send(closed())
         ended.set()
 
-    async with (
-        standin(script, gate=page_gate()) as server,
-        visiting(browser, page_of(server.url)) as page,
-    ):
+    async with scripted(browser, script) as (server, page):
         await start(page)
         await expect(page.get_by_role("status")).to_have_text("Listening")
         await until(lambda: len(server.peers[0].frames) > 10)
@@ -88,10 +76,7 @@ async def test_a_file_is_captioned_from_its_beginning_to_its_end(
         await shown.wait()
         await peer.send(final("All.", start=10.5, end=21.0, utterance=1), closed())
 
-    async with (
-        standin(script, gate=page_gate()) as server,
-        visiting(browser, page_of(server.url)) as page,
-    ):
+    async with scripted(browser, script) as (server, page):
         await page.get_by_label("Language").select_option("German")
         await page.get_by_label("Temperature").fill("0.4")
         await page.set_input_files("#file", path)
@@ -122,10 +107,7 @@ async def test_a_slow_daemon_is_not_flooded(browser: Browser, tmp_path: Path) ->
             send(data) { super.send(data); window.most = Math.max(window.most, this.bufferedAmount); }
         };
     """
-    async with (
-        standin(script, gate=page_gate()) as server,
-        visiting(browser, page_of(server.url), script=script_of_sockets) as page,
-    ):
+    async with scripted(browser, script, prelude=script_of_sockets) as (server, page):
         await page.set_input_files("#file", path)
         await page.wait_for_function("() => window.most > 1 << 20")
         going.set()
@@ -143,10 +125,7 @@ async def test_a_second_stop_drops_the_rest(browser: Browser) -> None:
         await peer.until(Stop)
         await peer.websocket.wait_closed()
 
-    async with (
-        standin(script, gate=page_gate()) as server,
-        visiting(browser, page_of(server.url)) as page,
-    ):
+    async with scripted(browser, script) as (_, page):
         await start(page)
         await expect(page.get_by_role("status")).to_have_text("Listening")
         await stop(page)
@@ -162,10 +141,7 @@ async def test_the_screen_stays_on_while_the_page_listens(browser: Browser) -> N
         const release = async () => { window.locks -= 1; };
         navigator.wakeLock.request = async () => { window.locks += 1; return { release }; };
     """
-    async with (
-        standin(gate=page_gate()) as server,
-        visiting(browser, page_of(server.url), script=count) as page,
-    ):
+    async with scripted(browser, prelude=count) as (_, page):
         await start(page)
         await page.wait_for_function("() => window.locks === 1")
         await expect(page.get_by_role("status")).to_have_text("Listening")
@@ -183,18 +159,14 @@ async def two_lines(peer: Peer) -> None:
 
 
 async def test_captions_are_copied_and_downloaded(browser: Browser, tmp_path: Path) -> None:
-    async with (
-        standin(two_lines, gate=page_gate()) as server,
-        visiting(
-            browser, page_of(server.url), permissions=["clipboard-read", "clipboard-write"]
-        ) as page,
-    ):
+    clipboard = ["clipboard-read", "clipboard-write"]
+    async with scripted(browser, two_lines, permissions=clipboard) as (_, page):
         assert await page.get_by_role("group", name="Keep the captions").count() == 0
         await page.set_input_files("#file", sound_file(tmp_path / "talk.wav", 1))
         await expect(lines(page)).to_have_count(2)
         await page.get_by_role("button", name="Copy").click()
         await expect(page.get_by_role("status")).to_have_text("Copied")
-        assert await page.evaluate(CLICK) == "One & <two>.\nThree.\n"
+        assert await page.evaluate(CLIPBOARD) == "One & <two>.\nThree.\n"
         texts = {}
         for button in ("text", "SRT subtitles", "WebVTT subtitles"):
             async with page.expect_download() as download:
@@ -217,10 +189,7 @@ async def test_captions_are_not_dropped_without_a_question(
 ) -> None:
     """Neither by another file, nor by Clear; those that were downloaded go at once."""
     sound = sound_file(tmp_path / "talk.wav", 1)
-    async with (
-        standin(two_lines, gate=page_gate()) as server,
-        visiting(browser, page_of(server.url)) as page,
-    ):
+    async with scripted(browser, two_lines) as (server, page):
         await page.set_input_files("#file", sound)
         await expect(lines(page)).to_have_count(2)
         await page.set_input_files("#file", sound)
@@ -248,10 +217,7 @@ async def test_one_microphone_session_follows_another_in_time(browser: Browser) 
         await peer.until(Stop)
         await peer.send(final("Said.", start=0.0, end=0.1), closed())
 
-    async with (
-        standin(script, gate=page_gate()) as server,
-        visiting(browser, page_of(server.url)) as page,
-    ):
+    async with scripted(browser, script) as (server, page):
         for count in (1, 2):
             await start(page)
             await until(lambda: len(server.peers) == count and len(server.peers[-1].frames) > 30)  # noqa: B023
@@ -268,10 +234,7 @@ async def test_the_keyboard_is_enough(browser: Browser) -> None:
         await peer.until(Stop)
         await peer.send(final("Said."), closed())
 
-    async with (
-        standin(script, gate=page_gate()) as server,
-        visiting(browser, page_of(server.url)) as page,
-    ):
+    async with scripted(browser, script) as (_, page):
         await page.keyboard.press("Tab")
         await page.keyboard.press("Enter")
         await expect(page.get_by_role("status")).to_have_text("Listening")
@@ -294,10 +257,7 @@ async def test_screen_readers_hear_finals_and_no_partial(browser: Browser) -> No
         await peer.until(Stop)
         await peer.send(final("Something."), closed())
 
-    async with (
-        standin(script, gate=page_gate()) as server,
-        visiting(browser, page_of(server.url)) as page,
-    ):
+    async with scripted(browser, script) as (_, page):
         log = page.get_by_role("log", name="Captions")
         await start(page)
         await expect(page.locator("#live .words")).to_have_text(["Some"])
@@ -322,10 +282,7 @@ async def test_the_newest_caption_stays_in_sight_unless_one_reads_back(
         await more.wait()
         await peer.send(final("The last line.", utterance=60), closed())
 
-    async with (
-        standin(script, gate=page_gate()) as server,
-        visiting(browser, page_of(server.url)) as page,
-    ):
+    async with scripted(browser, script) as (_, page):
         await page.set_input_files("#file", sound_file(tmp_path / "talk.wav", 1))
         await expect(lines(page).last).to_have_text("Line 59.")
         await expect(lines(page).last).to_be_in_viewport()

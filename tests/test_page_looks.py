@@ -12,7 +12,16 @@ from PIL import Image
 from playwright.async_api import Browser, Page, expect
 
 from streaming.protocol import Error, Stop
-from tests.browser import PHONE, WIDE, chromium, needs_chromium, page_gate, sound_file, visiting
+from tests.browser import (
+    PHONE,
+    WIDE,
+    chromium,
+    needs_chromium,
+    page_gate,
+    scripted,
+    sound_file,
+    visiting,
+)
 from tests.standin import Peer, closed, final, partial, standin
 
 pytestmark = [needs_chromium, pytest.mark.asyncio(loop_scope="session")]
@@ -41,10 +50,7 @@ async def in_full(peer: Peer) -> None:
 @asynccontextmanager
 async def seen(browser: Browser, path: str = "/", **options: Any) -> AsyncIterator[Page]:
     """A page of a daemon that has much to say."""
-    async with (
-        standin(in_full, gate=page_gate()) as server,
-        visiting(browser, server.url.replace("ws", "http", 1) + path, **options) as page,
-    ):
+    async with scripted(browser, in_full, path=path, **options) as (_, page):
         yield page
 
 
@@ -190,7 +196,7 @@ async def test_the_overlay_begins_by_itself_and_clears_away(tmp_path: Path) -> N
     async with (
         standin(script, gate=page_gate()) as server,
         chromium(sound, "--autoplay-policy=no-user-gesture-required") as browser,
-        visiting(browser, f"http{server.url[2:]}/overlay", script=hurry) as page,
+        visiting(browser, f"http{server.url[2:]}/overlay", prelude=hurry) as page,
     ):
         await expect(page.get_by_role("log")).to_have_text("One.")
         await expect(page.get_by_role("log")).to_be_empty()
@@ -208,5 +214,5 @@ async def test_the_overlay_says_what_is_wrong(browser: Browser) -> None:
             throw Object.assign(new Error(), { name: "NotAllowedError" });
         };
     """
-    async with seen(browser, "/overlay", script=deny) as page:
+    async with seen(browser, "/overlay", prelude=deny) as page:
         await expect(page.get_by_role("alert")).to_contain_text("--enable-media-stream")

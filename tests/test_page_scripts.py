@@ -11,8 +11,8 @@ from playwright.async_api import Browser, Page
 
 from clients.subtitles import FORMATS
 from streaming.protocol import encode
-from tests.browser import needs_chromium, page_gate, page_of, visiting
-from tests.standin import final, partial, standin
+from tests.browser import needs_chromium, scripted
+from tests.standin import final, partial
 
 pytestmark = [needs_chromium, pytest.mark.asyncio(loop_scope="session")]
 
@@ -28,10 +28,7 @@ ALPHABETS = (
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def page(browser: Browser) -> AsyncIterator[Page]:
     """A page on which the modules can be imported."""
-    async with (
-        standin(gate=page_gate()) as server,
-        visiting(browser, page_of(server.url)) as page,
-    ):
+    async with scripted(browser) as (_, page):
         yield page
 
 

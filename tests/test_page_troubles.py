@@ -16,6 +16,7 @@ from tests.browser import (
     needs_chromium,
     page_gate,
     page_of,
+    scripted,
     sound_file,
     start,
     stop,
@@ -50,10 +51,7 @@ async def test_a_lost_connection_loses_no_word_and_doubles_none(
         await peer.until(Stop)
         await peer.send(final("Two three.", start=0.25, end=2.5), closed())
 
-    async with (
-        standin(script, gate=page_gate()) as server,
-        visiting(browser, page_of(server.url)) as page,
-    ):
+    async with scripted(browser, script) as (server, page):
         await page.set_input_files("#file", path)
         alert = page.get_by_role("alert")
         await expect(alert).to_contain_text("The service is stopping or starts anew.")
@@ -79,10 +77,7 @@ async def test_a_daemon_that_fails_again_and_again_is_given_up(
         await peer.websocket.close(1011)
 
     hurry = "const later = setTimeout; window.setTimeout = (task, ms) => later(task, ms / 100);"
-    async with (
-        standin(script, gate=page_gate()) as server,
-        visiting(browser, page_of(server.url), script=hurry, expected=BROKEN) as page,
-    ):
+    async with scripted(browser, script, prelude=hurry, expected=BROKEN) as (server, page):
         await page.set_input_files("#file", sound_file(tmp_path / "talk.wav", 1))
         await expect(page.get_by_role("alert")).to_contain_text(
             "The service fails again and again."
@@ -105,10 +100,7 @@ async def test_a_busy_service_is_waited_for_in_its_own_words(browser: Browser) -
         await peer.until(Stop)
         await peer.send(closed())
 
-    async with (
-        standin(script, gate=page_gate(refuse)) as server,
-        visiting(browser, page_of(server.url), expected=BROKEN) as page,
-    ):
+    async with scripted(browser, script, refuse=refuse, expected=BROKEN) as (server, page):
         await start(page)
         alert = page.get_by_role("alert")
         await expect(alert).to_contain_text("no session just now: all 16 sessions are taken.")
@@ -166,10 +158,7 @@ async def test_what_cannot_be_written_down_and_what_is_late_is_said(browser: Bro
         await peer.until(Stop)
         await peer.send(closed())
 
-    async with (
-        standin(script, gate=page_gate()) as server,
-        visiting(browser, page_of(server.url)) as page,
-    ):
+    async with scripted(browser, script) as (_, page):
         await start(page)
         await expect(page.get_by_role("alert")).to_contain_text("the model failed")
         await expect(page.get_by_role("status")).to_have_text("7 s behind")
@@ -198,10 +187,7 @@ async def test_a_microphone_that_does_not_open_is_explained(
             throw Object.assign(new Error(), {{ name: "{name}" }});
         }};
     """
-    async with (
-        standin(gate=page_gate()) as server,
-        visiting(browser, page_of(server.url), script=deny) as page,
-    ):
+    async with scripted(browser, prelude=deny) as (server, page):
         await start(page)
         await expect(page.get_by_role("alert")).to_contain_text(says)
         await expect(page.get_by_role("status")).to_have_text("Ready")
@@ -212,13 +198,11 @@ async def test_without_encryption_the_page_says_what_to_do(
     browser: Browser, tmp_path: Path
 ) -> None:
     """By name and plain HTTP browsers give no microphone; a file is captioned all the same."""
-    async with standin(gate=page_gate()) as server:
-        url = page_of(server.url).replace("127.0.0.1", "captions.test")
-        async with visiting(browser, url) as page:
-            await start(page)
-            await expect(page.get_by_role("alert")).to_contain_text("did not come over HTTPS")
-            await page.set_input_files("#file", sound_file(tmp_path / "talk.wav", 1))
-            await expect(lines(page)).to_have_text(["one"])
+    async with scripted(browser, host="captions.test") as (_, page):
+        await start(page)
+        await expect(page.get_by_role("alert")).to_contain_text("did not come over HTTPS")
+        await page.set_input_files("#file", sound_file(tmp_path / "talk.wav", 1))
+        await expect(lines(page)).to_have_text(["one"])
 
 
 async def test_a_microphone_that_is_unplugged_ends_the_session_gently(browser: Browser) -> None:
@@ -235,10 +219,7 @@ async def test_a_microphone_that_is_unplugged_ends_the_session_gently(browser: B
         const open = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);
         navigator.mediaDevices.getUserMedia = async (wish) => (window.stream = await open(wish));
     """
-    async with (
-        standin(script, gate=page_gate()) as server,
-        visiting(browser, page_of(server.url), script=keep) as page,
-    ):
+    async with scripted(browser, script, prelude=keep) as (_, page):
         await start(page)
         await expect(page.locator("#live .words")).to_have_text(["so far"])
         await page.evaluate("() => window.stream.getTracks()[0].dispatchEvent(new Event('ended'))")
@@ -250,7 +231,7 @@ async def test_a_microphone_that_is_unplugged_ends_the_session_gently(browser: B
 async def test_what_is_no_sound_is_explained(browser: Browser, tmp_path: Path) -> None:
     path = tmp_path / "letter.mp3"
     path.write_text("Dear reader")
-    async with standin(gate=page_gate()) as server, visiting(browser, page_of(server.url)) as page:
+    async with scripted(browser) as (server, page):
         await page.set_input_files("#file", path)
         await expect(page.get_by_role("alert")).to_contain_text("no sound it knows in letter.mp3")
         assert server.peers == []
