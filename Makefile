@@ -10,7 +10,7 @@ INSTALLED := $(VENV)/.installed
 demo: $(INSTALLED) ## Start the daemon, stream the sample through it, show captions, stop
 	$(BIN)/captiond demo
 
-run: $(INSTALLED) ## Start the service with the bundled model on ws://127.0.0.1:8765
+run: $(INSTALLED) ## Start the service with the bundled model; its page is at http://127.0.0.1:8765
 	$(BIN)/captiond serve
 
 test: $(INSTALLED) ## Every test: the fast tier, then the one with real weights

@@ -23,6 +23,7 @@ from websockets.typing import Subprotocol
 
 from daemon.config import Config
 from daemon.connection import Connection, Service
+from daemon.page import Page
 from daemon.scheduler import Engine, Scheduler
 from streaming.protocol import SUBPROTOCOL
 from streaming.segmenter import Settings
@@ -31,6 +32,7 @@ logger = logging.getLogger(__name__)
 
 Status = Literal["ok", "warming_up", "stalled", "stopping"]
 
+METHODS = ("GET", "HEAD")
 WEBSOCKET_PATHS = ("/", "/v1")
 RETRY_AFTER = "5"  # seconds, for HTTP 503
 
@@ -63,6 +65,7 @@ class Daemon:
             partial_interval_ms=config.partial_interval_ms,
         )
         self._scheduler = Scheduler(load, asyncio.get_running_loop())
+        self._page = Page()
         self._service: Service | None = None  # once the engine is warm
         self._sockets: set[ServerConnection] = set()  # every TCP connection, handshake or not
         self._admitted: set[ServerConnection] = set()  # those that take up a session
@@ -177,32 +180,62 @@ class Daemon:
 
     def _answer(self, socket: ServerConnection, request: Request) -> Response | None:
         """Reply to a request before it becomes a websocket; None lets it become one."""
+        if request.method not in METHODS:
+            text = f"{request.method} is not served here: use {' or '.join(METHODS)}\n"
+            response = socket.respond(HTTPStatus.METHOD_NOT_ALLOWED, text)
+            response.headers["Allow"] = ", ".join(METHODS)
+            return response
+        reply = self._route(socket, request)
+        if reply is not None and request.method == "HEAD":
+            reply.body = b""  # its length stays told (RFC 9110, 9.3.2)
+        return reply
+
+    def _route(self, socket: ServerConnection, request: Request) -> Response | None:
         path = urlsplit(request.path).path
         if path == "/healthz":
             return self._health(socket)
+        upgrades = [value.lower() for value in request.headers.get_all("Upgrade")] == ["websocket"]
+        if not upgrades and (response := self._page.answer(path, request)) is not None:
+            return response
         if path not in WEBSOCKET_PATHS:
             text = f"nothing is here: captions are at / (websocket, {SUBPROTOCOL}), health at /healthz\n"
             return socket.respond(HTTPStatus.NOT_FOUND, text)
-        if [value.lower() for value in request.headers.get_all("Upgrade")] != ["websocket"]:
-            text = f"this is captiond: connect by websocket, subprotocol {SUBPROTOCOL}\n"
-            response = socket.respond(HTTPStatus.UPGRADE_REQUIRED, text)
-            response.headers["Upgrade"] = "websocket"
-            return response
+        if not upgrades:
+            return self._point_out(socket)
         offered = _offered(request)
         if offered and SUBPROTOCOL not in offered:
             text = f"unknown subprotocol {', '.join(offered)}: this daemon speaks {SUBPROTOCOL}\n"
             return socket.respond(HTTPStatus.BAD_REQUEST, text)
         return self._admit(socket)
 
-    def _admit(self, socket: ServerConnection) -> Response | None:
-        """Take up a session, or say why there is none."""
+    def _point_out(self, socket: ServerConnection) -> Response:
+        """Tell a plain request that a websocket is wanted; or what refuses one now: a browser hears
+        nothing of why its websocket failed, so the page asks in this way.
+        """
+        reason = self._obstacle()
+        if reason is not None:
+            return _refuse(socket, reason)
+        text = f"this is captiond: connect by websocket, subprotocol {SUBPROTOCOL}\n"
+        response = socket.respond(HTTPStatus.UPGRADE_REQUIRED, text)
+        response.headers["Upgrade"] = "websocket"
+        return response
+
+    def _obstacle(self) -> str | None:
+        """Why there is no session for anyone more; None where there is one."""
         status, lag = self.status, self._scheduler.facts().lag
         if status != "ok":
-            return _refuse(socket, f"captiond is {status.replace('_', ' ')}\n")
+            return f"captiond is {status.replace('_', ' ')}\n"
         if lag > self._config.max_lag_seconds:
-            return _refuse(socket, f"captiond is overloaded: finals are {lag:.0f} s late\n")
+            return f"captiond is overloaded: finals are {lag:.0f} s late\n"
         if len(self._admitted) >= self._config.max_sessions:
-            return _refuse(socket, f"all {self._config.max_sessions} sessions are taken\n")
+            return f"all {self._config.max_sessions} sessions are taken\n"
+        return None
+
+    def _admit(self, socket: ServerConnection) -> Response | None:
+        """Take up a session, or say why there is none."""
+        reason = self._obstacle()
+        if reason is not None:
+            return _refuse(socket, reason)
         # The task that opens this connection ends with it, also if it never comes to the handler.
         task = asyncio.current_task()
         assert task is not None

@@ -1,7 +1,11 @@
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
+import pytest_asyncio
 import torch
+from playwright.async_api import Browser
+
+from tests.browser import chromium, sound_file
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -11,3 +15,11 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Browser]:
+    """One for all: its microphone repeats a sentence. captions.test is this machine by a name."""
+    sound = sound_file(tmp_path_factory.mktemp("sound") / "sound.wav", 2.5)
+    async with chromium(sound, "--host-resolver-rules=MAP captions.test 127.0.0.1") as running:
+        yield running

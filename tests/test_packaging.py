@@ -66,7 +66,8 @@ def test_the_wheel_holds_every_source_file(wheel: zipfile.ZipFile) -> None:
         str(path.relative_to(ROOT))
         for room in ROOMS
         for path in (ROOT / room).rglob("*")
-        if path.suffix in {".py", ".flac", ".txt", ".html", ".js", ".safetensors"}
+        if path.suffix
+        in {".py", ".flac", ".txt", ".html", ".js", ".css", ".svg", ".woff2", ".safetensors"}
     }
     assert wanted <= names, f"missing from the wheel: {sorted(wanted - names)}"
     assert not {name for name in names if name.startswith("tests/")}

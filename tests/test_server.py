@@ -61,18 +61,27 @@ async def test_an_unknown_path_is_not_found() -> None:
         assert (await get(daemon, "/favicon.ico"))[0] == 404
 
 
-async def test_a_browser_is_told_what_this_is() -> None:
-    """A plain GET gets words, not a stack trace."""
+async def test_a_plain_request_is_told_what_this_is() -> None:
+    """Words, not a stack trace. At / a browser finds the page."""
     async with serving(ScriptedEngine()) as daemon:
-        status, head, body = await get(daemon, "/")
+        status, head, body = await get(daemon, "/v1")
         assert status == 426
         assert "Upgrade: websocket" in head
         assert SUBPROTOCOL in body
+        assert (await get(daemon, "/"))[0] == 200
+
+
+async def test_a_plain_request_is_told_what_refuses_a_websocket() -> None:
+    """A browser hears nothing of why its websocket failed; the page asks in this way."""
+    async with serving(ScriptedEngine(), max_sessions=1) as daemon, calling(daemon):
+        status, head, body = await get(daemon, "/v1")
+        assert (status, body) == (503, "all 1 sessions are taken\n")
+        assert "Retry-After: 5" in head
 
 
 async def test_a_wish_for_two_upgrades_is_no_websocket(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(ScriptedEngine()) as daemon:
-        wish = "/ HTTP/1.1\r\nUpgrade: websocket\r\nUpgrade: websocket\r\nX-Rest:"
+        wish = "/v1 HTTP/1.1\r\nUpgrade: websocket\r\nUpgrade: websocket\r\nX-Rest:"
         status, head, _ = await get(daemon, wish)
         assert status == 426
         assert "Upgrade: websocket" in head

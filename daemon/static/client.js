@@ -1,0 +1,202 @@
+/**
+ * A client of the protocol captiond.v1 that outlives its connections.
+ *
+ * It plays a tape to the daemon, as fast as the daemon takes it, until the tape has ended and its
+ * last final is here. Where each session begins is the course's to say.
+ */
+
+import { Course } from "./course.js";
+import {
+  blocked,
+  busy,
+  failing,
+  interrupted,
+  Problem,
+  refused,
+  restarting,
+  unreachable,
+} from "./problems.js";
+
+/** @import { Tape } from "./tape.js" */
+/** @import { Message, Wishes } from "./course.js" */
+
+const SUBPROTOCOL = "captiond.v1";
+const PATH = "v1"; // beside the page, so that a proxy may move both
+const FRAME = 16_384; // samples in a frame at most
+const UNDER_WAY = 1 << 20; // bytes handed to the browser and not sent yet: above it, sending rests
+const LOOK_AGAIN_MS = 50; // no event tells that bytes have left
+const PAUSES_S = [0.5, 1, 2, 4, 8]; // before another attempt; the last one stays
+const STEADY_MS = 30_000; // a connection that lasted so long was no failure
+const MOST_FAILURES = 5;
+
+/**
+ * @typedef {object} Listener what becomes known, as it becomes known
+ * @property {(message: Message, offset: number) => void} heard a message, and what to add to its times
+ * @property {(offset: number, lost: number) => void} begun a session: what to add to its times, and
+ *   seconds of sound that nobody will hear
+ * @property {(problem: Problem, seconds: number) => void} waiting until another attempt
+ */
+
+export class Client {
+  #tape;
+  #course;
+  #listener;
+  #address;
+  /** @type {WebSocket | null} */
+  #socket = null;
+  #ready = false; // sound may flow
+  #stopped = false; // the session was told that its sound is over
+  #finished = false; // everything has its final
+  #abandoned = false;
+  /** @type {Problem | null} why the connection ends, where the daemon said so */
+  #problem = null;
+  #said = ""; // the newest fatal error in the daemon's words
+  #failures = 0;
+  #frame = FRAME;
+  #timer = 0;
+  #wake = () => {};
+
+  /**
+   * @param {Tape} tape
+   * @param {Wishes} wishes
+   * @param {Listener} listener
+   */
+  constructor(tape, wishes, listener) {
+    this.#tape = tape;
+    this.#course = new Course(tape, wishes);
+    this.#listener = listener;
+    this.#address = new URL(PATH, document.baseURI);
+  }
+
+  /**
+   * Until all of the tape is written down, or `abandon`.
+   * @throws {Problem} if that cannot be
+   */
+  async run() {
+    while (!this.#finished && !this.#abandoned) {
+      const problem = await this.#connect();
+      if (this.#finished || this.#abandoned) return;
+      if (this.#failures >= MOST_FAILURES) throw failing(this.#said);
+      const seconds = PAUSES_S[Math.min(this.#failures, PAUSES_S.length - 1)];
+      this.#listener.waiting(problem, seconds);
+      await this.#pause(seconds);
+    }
+  }
+
+  /** There is more on the tape, or its end. */
+  advance() {
+    clearTimeout(this.#timer);
+    const socket = this.#socket;
+    if (!socket || !this.#ready || this.#stopped) return;
+    while (socket.bufferedAmount < UNDER_WAY) {
+      const samples = this.#tape.read(this.#course.cursor, this.#frame);
+      if (!samples.length) break;
+      socket.send(/** @type {Int16Array<ArrayBuffer>} */ (samples));
+      this.#course.cursor += samples.length;
+    }
+    if (this.#course.cursor < this.#tape.length) {
+      this.#timer = setTimeout(() => this.advance(), LOOK_AGAIN_MS);
+    } else if (this.#tape.ended) {
+      this.#stopped = true;
+      socket.send('{"type": "stop"}');
+    }
+  }
+
+  /** Give up what has no final yet. */
+  abandon() {
+    this.#abandoned = true;
+    clearTimeout(this.#timer);
+    this.#socket?.close();
+    this.#wake();
+  }
+
+  /**
+   * One connection, until it has ended.
+   * @returns {Promise<Problem>} why there should be another one
+   * @throws {Problem} if there should be none
+   */
+  async #connect() {
+    const address = new URL(this.#address);
+    address.protocol = address.protocol.replace("http", "ws");
+    const socket = new WebSocket(address, SUBPROTOCOL);
+    const began = performance.now();
+    let opened = false;
+    this.#socket = socket;
+    this.#ready = this.#stopped = false;
+    this.#problem = null;
+    socket.onopen = () => {
+      opened = true;
+      socket.send(JSON.stringify(this.#course.hello()));
+    };
+    socket.onmessage = ({ data }) => this.#receive(JSON.parse(data));
+    const { code } = await new Promise((resolve) => (socket.onclose = resolve));
+    this.#socket = null;
+    if (this.#finished || this.#abandoned) return interrupted();
+    if (this.#problem) throw this.#problem;
+    if (!opened) return (await obstacle(this.#address)) ?? blocked();
+    if (performance.now() - began > STEADY_MS) this.#failures = 0;
+    this.#failures += 1;
+    return code === 1001 ? restarting() : interrupted();
+  }
+
+  /** @param {Message} message */
+  #receive(message) {
+    switch (message.type) {
+      case "ready":
+        this.#ready = true;
+        this.#frame = Math.min(FRAME, Math.floor(message.limits.frame_bytes / 2));
+        this.#begin();
+        break;
+      case "final":
+        this.#failures = 0;
+        this.#course.heard(message);
+        break;
+      case "error":
+        if (message.fatal) this.#said = message.message;
+        // No session comes of a start that is refused; one ended for its errors would be again.
+        if (message.code.startsWith("bad_") && (message.fatal || !this.#ready)) {
+          this.#problem = refused(message.message);
+          this.#socket?.close();
+        }
+        break;
+      case "closed":
+        this.#finished = this.#stopped;
+        break;
+    }
+    this.#listener.heard(message, this.#course.offset);
+    this.advance();
+  }
+
+  #begin() {
+    const lost = this.#course.begin();
+    this.#listener.begun(this.#course.offset, lost);
+  }
+
+  /** @param {number} seconds or until `abandon` */
+  async #pause(seconds) {
+    await new Promise((resolve) => {
+      this.#wake = () => resolve(undefined);
+      setTimeout(this.#wake, seconds * 1000);
+    });
+  }
+}
+
+/**
+ * What keeps the daemon from taking a session now; a browser hears of a refused websocket only that
+ * it failed, so the same address is asked in plain HTTP.
+ * @param {URL} [address]
+ * @returns {Promise<Problem | null>} null: nothing does
+ * @throws {Problem} if asking again will not help
+ */
+export async function obstacle(address = new URL(PATH, document.baseURI)) {
+  let response, reason;
+  try {
+    response = await fetch(address, { cache: "no-store" });
+    reason = (await response.text()).trim();
+  } catch {
+    return unreachable();
+  }
+  if (response.status === 426) return null; // it waits for the websocket
+  if (response.status === 503) return busy(reason);
+  throw refused(reason || `It answers with status ${response.status}.`);
+}

@@ -1,0 +1,127 @@
+/**
+ * The microphone, recorded onto a tape.
+ */
+
+import { stayAwake } from "./awake.js";
+import { insecureProblem, microphoneGone, microphoneProblem, unreachable } from "./problems.js";
+import { Tape } from "./tape.js";
+
+/** @import { Problem } from "./problems.js" */
+
+const RECORDER = new URL("microphone-worklet.js", import.meta.url);
+const KEPT_S = 300; // of tape, for interruptions; half a minute of it is needed without any
+
+/**
+ * @typedef {object} Ears
+ * @property {() => void} [awake] sound is coming in
+ * @property {() => void} more there is more on the tape
+ * @property {(peak: number) => void} [level] of a twenty-fifth of a second, from 0 to 1
+ * @property {(problem: Problem) => void} gone the microphone went away
+ */
+
+export class Microphone {
+  #context;
+  #stream;
+  /** @type {AudioWorkletNode | null} */
+  #recorder = null;
+  #letSleep = () => {};
+  /** @type {Promise<void> | null} */
+  #closed = null;
+
+  /** @param {AudioContext} context @param {MediaStream} stream */
+  constructor(context, stream) {
+    this.#context = context;
+    this.#stream = stream;
+    this.tape = new Tape(context.sampleRate, KEPT_S * context.sampleRate);
+  }
+
+  /**
+   * @param {string} device its id; empty for the one that the browser prefers
+   * @returns {Promise<Microphone>} silent until `record`
+   * @throws {Problem} if it does not open
+   */
+  static async open(device) {
+    if (!window.isSecureContext || !navigator.mediaDevices) throw insecureProblem();
+    let stream;
+    try {
+      stream = await navigator.mediaDevices.getUserMedia({
+        audio: {
+          deviceId: device ? { exact: device } : undefined,
+          channelCount: 1,
+          // Made for telephones, both cut speech away that is far off or comes from a loudspeaker.
+          echoCancellation: false,
+          noiseSuppression: false,
+          autoGainControl: true,
+        },
+      });
+    } catch (error) {
+      throw microphoneProblem(error);
+    }
+    return new Microphone(new AudioContext(), stream);
+  }
+
+  /** Its id. */
+  get device() {
+    return this.#stream.getAudioTracks()[0].getSettings().deviceId ?? "";
+  }
+
+  /** @param {Ears} ears @throws {Problem} if the recorder itself cannot be fetched */
+  async record(ears) {
+    const context = this.#context;
+    await context.audioWorklet.addModule(RECORDER).catch(() => {
+      throw unreachable();
+    });
+    if (this.#closed) return; // in the meantime
+    const recorder = new AudioWorkletNode(context, "recorder", {
+      channelCount: 1,
+      channelCountMode: "explicit", // more channels are mixed down
+    });
+    recorder.port.onmessage = ({ data }) => {
+      if (data.ended) {
+        this.tape.ended = true;
+      } else {
+        this.tape.append(data.samples);
+        ears.level?.(data.peak);
+      }
+      ears.more();
+    };
+    this.#recorder = recorder;
+    this.#letSleep = stayAwake();
+    this.#stream.getAudioTracks()[0].onended = () => ears.gone(microphoneGone());
+    context.createMediaStreamSource(this.#stream).connect(recorder).connect(context.destination);
+    context.onstatechange = () => context.state === "running" && ears.awake?.();
+    if (context.state === "running") ears.awake?.();
+    this.wake();
+  }
+
+  /** Begin to hear: browsers may want a click or a key first. */
+  wake() {
+    this.#context.resume();
+  }
+
+  /** Stop at once; what was recorded stays on the tape, to its last sample. */
+  close() {
+    return (this.#closed ??= this.#close());
+  }
+
+  async #close() {
+    const port = this.#recorder?.port;
+    if (port && this.#context.state === "running") {
+      const ended = new Promise((resolve) =>
+        port.addEventListener("message", ({ data }) => data.ended && resolve(undefined)),
+      );
+      port.postMessage("finish");
+      await ended;
+    }
+    this.tape.ended = true;
+    this.#letSleep();
+    for (const track of this.#stream.getTracks()) track.stop();
+    await this.#context.close();
+  }
+}
+
+/** @returns {Promise<MediaDeviceInfo[]>} nameless, or none at all, before one was ever allowed */
+export async function microphones() {
+  const every = (await navigator.mediaDevices?.enumerateDevices()) ?? [];
+  return every.filter(({ kind, label }) => kind === "audioinput" && label);
+}

@@ -1,0 +1,56 @@
+"""The page with genuine weights: what is spoken into the browser's microphone is what stands there."""
+
+from pathlib import Path
+
+import pytest
+from playwright.async_api import expect
+
+from clients.demo import overlap
+from tests.browser import chromium, lines, needs_chromium, sound_file, start, stop, visiting
+from tests.page_daemon import whisper_daemon
+from tests.wire import SAMPLE
+
+pytestmark = [needs_chromium, pytest.mark.real, pytest.mark.timeout(600)]
+
+SECONDS = 10.5  # of the sample: the first three sentences
+
+
+@pytest.fixture
+def sound(tmp_path: Path) -> Path:
+    return sound_file(tmp_path / "sound.wav", SECONDS, silence=30)
+
+
+async def test_speech_into_the_microphone_becomes_captions(sound: Path) -> None:
+    """Live, with words that may change before they are final; then as SubRip."""
+    said = " ".join(SAMPLE.with_suffix(".txt").read_text("utf-8").splitlines()[:3])
+    async with (
+        whisper_daemon() as daemon,
+        chromium(sound) as browser,
+        visiting(browser, f"http://127.0.0.1:{daemon.port}/") as page,
+    ):
+        await start(page)
+        await expect(page.locator("#live .tentative").first).not_to_be_empty()
+        await expect(page.locator("#live .settled").first).not_to_be_empty()
+        await expect(lines(page)).to_have_count(3, timeout=120_000)
+        await stop(page)
+        await expect(page.get_by_role("status")).to_have_text("Ready", timeout=120_000)
+        heard = " ".join(await lines(page).all_inner_texts())
+        async with page.expect_download() as download:
+            await page.get_by_role("button", name="Download as SRT subtitles").click()
+        subtitles = (await (await download.value).path()).read_text("utf-8")
+    assert overlap(said, heard) > 0.9, heard
+    assert subtitles.startswith("1\n00:00:0")
+
+
+async def test_a_file_becomes_captions(sound: Path) -> None:
+    """Decoded by the browser, as fast as the model reads."""
+    said = " ".join(SAMPLE.with_suffix(".txt").read_text("utf-8").splitlines()[:3])
+    async with (
+        whisper_daemon() as daemon,
+        chromium(sound) as browser,
+        visiting(browser, f"http://127.0.0.1:{daemon.port}/") as page,
+    ):
+        await page.set_input_files("#file", sound)
+        await expect(page.get_by_role("status")).to_have_text("Ready", timeout=120_000)
+        heard = " ".join(await lines(page).all_inner_texts())
+    assert overlap(said, heard) > 0.9, heard

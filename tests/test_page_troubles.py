@@ -1,0 +1,237 @@
+"""What can go wrong for a user of the page, and what the page says and saves then."""
+
+from contextlib import AsyncExitStack
+from http import HTTPStatus
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, expect
+from websockets.asyncio.server import ServerConnection
+from websockets.http11 import Request, Response
+
+from streaming.protocol import Error, Lag, Stop
+from tests.browser import (
+    BROKEN,
+    lines,
+    needs_chromium,
+    page_gate,
+    page_of,
+    scripted,
+    sound_file,
+    start,
+    stop,
+    visiting,
+)
+from tests.fakes import ScriptedEngine
+from tests.standin import Peer, closed, final, partial, standin
+from tests.wire import serving
+
+pytestmark = [needs_chromium, pytest.mark.asyncio(loop_scope="session")]
+
+CLICK = "() => navigator.clipboard.readText()"
+
+
+async def test_a_lost_connection_loses_no_word_and_doubles_none(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """The second session hears what had no final, and its captions go on in time."""
+    path = sound_file(tmp_path / "talk.wav", 4, silence=0)
+    number = 0
+
+    async def script(peer: Peer) -> None:
+        nonlocal number
+        number += 1
+        await peer.open()
+        if number == 1:
+            await peer.until(Stop)
+            await peer.send(final("One.", end=1.5), partial("two th", utterance=1))
+            await peer.send(Error(code="shutting_down", message="the daemon stops", fatal=True))
+            await peer.websocket.close(1001)
+            return
+        await peer.until(Stop)
+        await peer.send(final("Two three.", start=0.25, end=2.5), closed())
+
+    async with scripted(browser, script) as (server, page):
+        await page.set_input_files("#file", path)
+        alert = page.get_by_role("alert")
+        await expect(alert).to_contain_text("The service is stopping or starts anew.")
+        await expect(page.get_by_role("status")).to_have_text("Waiting for the service")
+        await expect(page.locator("#live .words")).to_have_text(["two th"])
+        await expect(page.get_by_role("status")).to_have_text("Ready")
+        await expect(alert).to_be_hidden()
+        await expect(lines(page)).to_have_text(["One.", "Two three."])
+        await expect(page.locator("#log .time")).to_have_text(["0:00", "0:01"])
+        first, second = server.peers
+    whole = first.audio
+    assert second.audio == whole[round(1.5 * 16_000) * 2 :]
+
+
+async def test_a_daemon_that_fails_again_and_again_is_given_up(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its own words; the captions so far stay."""
+
+    async def script(peer: Peer) -> None:
+        await peer.open()
+        await peer.send(Error(code="internal", message="a fault of the daemon", fatal=True))
+        await peer.websocket.close(1011)
+
+    hurry = "const later = setTimeout; window.setTimeout = (task, ms) => later(task, ms / 100);"
+    async with scripted(browser, script, prelude=hurry, expected=BROKEN) as (server, page):
+        await page.set_input_files("#file", sound_file(tmp_path / "talk.wav", 1))
+        await expect(page.get_by_role("alert")).to_contain_text(
+            "The service fails again and again."
+        )
+        await expect(page.get_by_role("alert")).to_contain_text("a fault of the daemon")
+        await expect(page.get_by_role("status")).to_have_text("Ready")
+        assert len(server.peers) == 5
+
+
+async def test_a_busy_service_is_waited_for_in_its_own_words(browser: Browser) -> None:
+    """What is said meanwhile is kept: it arrives once there is a place."""
+    full = True
+
+    def refuse(connection: ServerConnection, _request: Request) -> Response | None:
+        text = "all 16 sessions are taken\n"
+        return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, text) if full else None
+
+    async def script(peer: Peer) -> None:
+        await peer.open()
+        await peer.until(Stop)
+        await peer.send(closed())
+
+    async with scripted(browser, script, refuse=refuse, expected=BROKEN) as (server, page):
+        await start(page)
+        alert = page.get_by_role("alert")
+        await expect(alert).to_contain_text("no session just now: all 16 sessions are taken.")
+        full = False
+        await expect(page.get_by_role("status")).to_have_text("Listening")
+        await expect(alert).to_be_hidden()
+        await stop(page)
+        await expect(page.get_by_role("status")).to_have_text("Ready")
+        assert len(server.peers) == 1
+
+
+async def test_a_model_that_loads_is_said_and_waited_for(browser: Browser) -> None:
+    engine = ScriptedEngine()
+    engine.hold_warm_up()
+    async with (
+        serving(engine, warm=False) as daemon,
+        visiting(browser, f"http://127.0.0.1:{daemon.port}/", expected=BROKEN) as page,
+    ):
+        await expect(page.get_by_role("alert")).to_contain_text("captiond is warming up")
+        engine.finish_warm_up()
+        await expect(page.get_by_role("alert")).to_be_hidden()
+
+
+async def test_a_service_that_is_gone_is_said(browser: Browser) -> None:
+    async with AsyncExitStack() as service:
+        server = await service.enter_async_context(standin(gate=page_gate()))
+        async with visiting(browser, page_of(server.url), expected=BROKEN) as page:
+            await service.aclose()
+            await start(page)
+            await expect(page.get_by_role("alert")).to_contain_text("service does not answer")
+            await expect(page.get_by_role("status")).to_have_text("Ready")
+
+
+async def test_a_wish_that_the_service_refuses_is_told_in_its_words(browser: Browser) -> None:
+    async with (
+        serving(ScriptedEngine()) as daemon,
+        visiting(browser, f"http://127.0.0.1:{daemon.port}/") as page,
+    ):
+        await page.get_by_label("Language").select_option("Welsh")
+        await start(page)
+        await expect(page.get_by_role("alert")).to_contain_text(
+            "unknown language; known are de, en"
+        )
+        await expect(page.get_by_role("button", name="Start listening")).to_be_enabled()
+
+
+async def test_what_cannot_be_written_down_and_what_is_late_is_said(browser: Browser) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.open()
+        await peer.until(bytes)
+        await peer.send(
+            Error(code="decode_failed", message="the model failed", fatal=False),
+            Lag(seconds=7.2, shedding="partials"),
+        )
+        await peer.until(Stop)
+        await peer.send(closed())
+
+    async with scripted(browser, script) as (_, page):
+        await start(page)
+        await expect(page.get_by_role("alert")).to_contain_text("the model failed")
+        await expect(page.get_by_role("status")).to_have_text("7 s behind")
+        await page.get_by_role("button", name="Dismiss").click()
+        await expect(page.get_by_role("alert")).to_be_hidden()
+        await stop(page)
+        await expect(page.get_by_role("status")).to_have_text("Ready")
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("NotAllowedError", "The microphone is not allowed here."),
+        ("NotFoundError", "There is no microphone."),
+        ("NotReadableError", "The microphone does not open."),
+        ("OverconstrainedError", "The chosen microphone is gone."),
+        ("TypeError", "The microphone does not open. The browser says: TypeError"),
+    ],
+)
+async def test_a_microphone_that_does_not_open_is_explained(
+    name: str, says: str, browser: Browser
+) -> None:
+    """And the page is as ready as before."""
+    deny = f"""
+        navigator.mediaDevices.getUserMedia = async () => {{
+            throw Object.assign(new Error(), {{ name: "{name}" }});
+        }};
+    """
+    async with scripted(browser, prelude=deny) as (server, page):
+        await start(page)
+        await expect(page.get_by_role("alert")).to_contain_text(says)
+        await expect(page.get_by_role("status")).to_have_text("Ready")
+        assert server.peers == []
+
+
+async def test_without_encryption_the_page_says_what_to_do(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """By name and plain HTTP browsers give no microphone; a file is captioned all the same."""
+    async with scripted(browser, host="captions.test") as (_, page):
+        await start(page)
+        await expect(page.get_by_role("alert")).to_contain_text("did not come over HTTPS")
+        await page.set_input_files("#file", sound_file(tmp_path / "talk.wav", 1))
+        await expect(lines(page)).to_have_text(["one"])
+
+
+async def test_a_microphone_that_is_unplugged_ends_the_session_gently(browser: Browser) -> None:
+    """What it heard is written down."""
+
+    async def script(peer: Peer) -> None:
+        await peer.open()
+        await peer.until(bytes)
+        await peer.send(partial("so far"))
+        await peer.until(Stop)
+        await peer.send(final("So far."), closed())
+
+    keep = """
+        const open = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);
+        navigator.mediaDevices.getUserMedia = async (wish) => (window.stream = await open(wish));
+    """
+    async with scripted(browser, script, prelude=keep) as (_, page):
+        await start(page)
+        await expect(page.locator("#live .words")).to_have_text(["so far"])
+        await page.evaluate("() => window.stream.getTracks()[0].dispatchEvent(new Event('ended'))")
+        await expect(page.get_by_role("alert")).to_contain_text("The microphone is gone.")
+        await expect(lines(page)).to_have_text(["So far."])
+        await expect(page.get_by_role("status")).to_have_text("Ready")
+
+
+async def test_what_is_no_sound_is_explained(browser: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "letter.mp3"
+    path.write_text("Dear reader")
+    async with scripted(browser) as (server, page):
+        await page.set_input_files("#file", path)
+        await expect(page.get_by_role("alert")).to_contain_text("no sound it knows in letter.mp3")
+        assert server.peers == []
