@@ -85,7 +85,9 @@ def test_a_cache_serves_other_recipes(model: Path, speech: Path, tmp_path: Path)
     assert cache.read_facts(tmp_path / "shared").perturb == 0
     assert cache.excluded(tmp_path / "shared")["unreadable"] == 1
     caches = ("--cache", str(tmp_path / "shared"))
-    assert cli.main(command(tmp_path / "two", *caches, *name, "--soft", "0.5")) == 0
+    assert (
+        cli.main(command(tmp_path / "two", *caches, *name, "--soft", "0.5", "--anchors", "3")) == 0
+    )
     facts = read_facts(tmp_path / "two" / "small.safetensors")
     assert json.loads(facts["excluded"])["unreadable"] == 1
     assert not (tmp_path / "two" / "cache").exists()

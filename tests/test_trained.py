@@ -39,7 +39,10 @@ def test_a_file_gives_the_same_drafter(
     side: type,
     vocabulary: tuple[int, ...] | None,
 ) -> None:
-    """Kind, architecture, acceptance and weights, as float16 has them, survive; the name is the file's."""
+    """Kind, architecture, acceptance and weights survive; the name is the file's.
+
+    Matrices as int8 has them, to half a step of each row's scale; all else as float16 has it.
+    """
     saved = make(vocabulary)
     path = tmp_path / "swift.safetensors"
     save_drafter(path, saved, target=CHECKPOINT.fingerprint, acceptance=SHARES)
@@ -48,7 +51,9 @@ def test_a_file_gives_the_same_drafter(
     assert type(read.network) is type(saved)
     assert read.network.architecture == saved.architecture
     for name, tensor in saved.state_dict().items():
-        assert torch.equal(read.network.state_dict()[name], tensor.half().float())
+        error = (read.network.state_dict()[name] - tensor).abs()
+        step = tensor.abs().amax(-1, keepdim=True) / (127 if tensor.dim() == 2 else 1024)
+        assert (error <= step * 0.51).all()
     bias = CHECKPOINT.tokens.bias(first=False)
     assert type(read.over_slots(whisper_of(CHECKPOINT), bias, 1, packed=False)) is side
 
@@ -141,11 +146,21 @@ def save(path: Path, seed: int = 0) -> Path:
     return path
 
 
-def test_a_file_is_half_as_large_as_the_network(tmp_path: Path) -> None:
-    """Two bytes a weight, and what is said of them."""
+def test_a_file_is_a_quarter_of_the_network(tmp_path: Path) -> None:
+    """About a byte a weight, and what is said of them."""
     weights = sum(tensor.numel() for tensor in network().state_dict().values())
     size = save(tmp_path / "d.safetensors").stat().st_size
-    assert 2 * weights < size < 2 * weights + 10_000
+    assert weights < size < 1.3 * weights + 10_000
+
+
+def test_a_file_written_twice_is_the_same(tmp_path: Path) -> None:
+    """What int8 has lost once is not lost again."""
+    first, second = tmp_path / "first.safetensors", tmp_path / "second.safetensors"
+    save_drafter(first, network(), target=CHECKPOINT.fingerprint, acceptance=SHARES)
+    once = load_drafter(first, CHECKPOINT).network
+    save_drafter(second, once, target=CHECKPOINT.fingerprint, acceptance=SHARES)
+    twice = load_drafter(second, CHECKPOINT).network.state_dict()
+    assert all(torch.allclose(twice[n], w, atol=1e-7) for n, w in once.state_dict().items())
 
 
 def test_weights_that_float16_cannot_hold_are_not_written(tmp_path: Path) -> None:

@@ -83,6 +83,9 @@ def _add_recipe_arguments(parser: argparse.ArgumentParser) -> None:
         "--batch", type=_count, default=4, help="passages in a step of a process (default: 4)"
     )
     parser.add_argument(
+        "--anchors", type=_count, default=16, help="blocks of a passage in a step (default: 16)"
+    )
+    parser.add_argument(
         "--rate", type=_positive, default=6e-4, help="highest learning rate (default: %(default)s)"
     )
     parser.add_argument("--block", type=_count, default=8, help="candidates (default: 8)")
@@ -180,6 +183,7 @@ def _recipe(args: argparse.Namespace, checkpoint: "Checkpoint") -> "Recipe":
         block=args.block,
         steps=args.steps,
         batch=args.batch,
+        anchors=args.anchors,
         peak=args.rate,
         coverage=args.coverage,
         soft=args.soft,
