@@ -42,6 +42,14 @@ def test_a_speech_draft_fuses_low_middle_and_high(
     assert speech_taps(config, layer, soft=True) == (*taps, blocks - 1)
 
 
+@pytest.mark.parametrize("blocks", [2, 4, 6, 12, 24, 32])
+def test_one_cache_serves_both_kinds(blocks: int) -> None:
+    """Of every Whisper's size: by default a Speech-Draft needs no block that is not kept anyway."""
+    config = tiny_config(decoder_layers=blocks)
+    kept = taps_for(config, last_layers(config), soft=False)
+    assert set(speech_taps(config, blocks - 1, soft=False)) <= set(kept)
+
+
 @pytest.mark.parametrize(
     "change", [{"layers": (0, 1)}, {"rope": False}, {"history": False}, {"audio": False}]
 )
