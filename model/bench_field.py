@@ -42,6 +42,7 @@ ENGINES = (
     "again",
     "int8",
     "int8-oracle",
+    "int8-drafter",
     "transformers",
     "assisted",
     "faster-whisper-float32",
@@ -49,7 +50,7 @@ ENGINES = (
 )
 
 
-OTHER_TARGET = ("int8", "int8-oracle")
+OTHER_TARGET = ("int8", "int8-oracle", "int8-drafter")
 """Captiond's engines whose encoder is not the one that `Field.encoding` times."""
 
 
@@ -103,13 +104,16 @@ class Field:
     @cached_property
     def int8_desk(self) -> Desk:
         """The same with the int8 target. Raises Absent where that cannot run."""
+        self._check_other_target()
+        return self._plain_desk("int8")
+
+    def _check_other_target(self) -> None:
         if self.plan.precision == "int8":
             raise Absent("all of captiond's engines are int8 in this run (--precision)")
         try:
             check_int8(self.plan.device)
         except ModelError as reason:
             raise Absent(str(reason)) from None
-        return self._plain_desk("int8")
 
     def _plain_desk(self, precision: Precision) -> Desk:
         slots, plan = max(self.plan.batches), self.plan
@@ -127,9 +131,10 @@ class Field:
         self.tell("reading every clip once, for the truth")
         return truth_of(greedy(self.desk, self.plan.language), self.clips)
 
-    def drafted_desk(self, *, block: int, paced: bool) -> Desk:
+    def drafted_desk(self, *, block: int, paced: bool, precision: Precision | None = None) -> Desk:
         """An engine with the trained drafter; paced: it chooses its blocks as a daemon's does.
 
+        precision: of its target; by default the plan's.
         Raises Absent without one, model.load.ModelError where it cannot be read.
         """
         if self.plan.drafter is None:
@@ -141,7 +146,7 @@ class Field:
             slots=max(self.plan.batches),
             drafter=trained,
             block=block,
-            precision=self.plan.precision,
+            precision=precision or self.plan.precision,
         )
         if paced:
             engine.warm_up()
@@ -171,9 +176,13 @@ class Field:
             return Transformers(name, checkpoint, language, device=plan.device, assistant=assistant)
 
         def faster_whisper() -> Contender:
-            directory = ctranslate2_directory(checkpoint, self.scratch)
             compute = name.removeprefix("faster-whisper-")
-            return FasterWhisper(name, directory, compute, language, plan.device)
+            return FasterWhisper(name, self.ctranslate2, compute, language, plan.device)
+
+        def int8_drafter() -> Contender:
+            self._check_other_target()
+            desk = self.drafted_desk(block=plan.block, paced=True, precision="int8")
+            return Captiond(name, desk, language)
 
         def int8_oracle() -> Contender:
             desk = self.int8_desk
@@ -189,12 +198,18 @@ class Field:
             "again": lambda: again(self.desk, language, self.truth),
             "int8": lambda: greedy(self.int8_desk, language, name=name),
             "int8-oracle": int8_oracle,
+            "int8-drafter": int8_drafter,
             "transformers": transformers,
             "assisted": lambda: transformers(assistant_for(checkpoint, plan.assistant)),
             "faster-whisper-float32": faster_whisper,
             "faster-whisper-int8": faster_whisper,
         }
         return makers[name]()
+
+    @cached_property
+    def ctranslate2(self) -> Path:
+        """The weights as faster-whisper reads them. Raises Absent."""
+        return ctranslate2_directory(self.checkpoint, self.scratch)
 
     @cached_property
     def encoding(self) -> Encoding:

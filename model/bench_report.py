@@ -42,7 +42,7 @@ DEFINITIONS = {
     "the stated chance, and proposing costs no time. After a block of which nothing was accepted "
     "the engine may make plain passes",
     "again": "captiond drafting with its own transcript of the same clip",
-    "int8": "captiond's int8 target, decoded greedily, and with an oracle that knows what that says. It "
+    "int8": "captiond's int8 target: greedy, with an oracle that knows what that says, with the drafter. It "
     "is another target: clips that differ from greedy decoding in float32 are no mistake of drafting",
 }
 _PACKAGES = ("torch", "transformers", "faster-whisper", "ctranslate2")

@@ -61,13 +61,22 @@ def spoken_states(samples: int, window: int) -> int:
     return min(window, -(-samples // SAMPLE_RATE) * SAMPLE_RATE // SAMPLES_PER_STATE)
 
 
-def rotate(x: Tensor, positions: Tensor) -> Tensor:
-    """Rotary position embedding: x [rows, n, heads, width], positions [rows, n] int64."""
-    half = x.shape[-1] // 2
+Angles = tuple[Tensor, Tensor]  # cosines and sines, float32 [rows, n, 1, head width / 2]
+
+
+def angles(positions: Tensor, width: int) -> Angles:
+    """What `rotate` turns heads of that width by, at positions [rows, n] int64."""
+    half = width // 2
     # Phases in float32, whatever the dtype (A.2).
-    exponents = torch.arange(half, device=x.device, dtype=torch.float32) / half
+    exponents = torch.arange(half, device=positions.device, dtype=torch.float32) / half
     phases = positions[..., None, None].float() * _ROPE_BASE**-exponents
-    cos, sin = phases.cos(), phases.sin()
+    return phases.cos(), phases.sin()
+
+
+def rotate(x: Tensor, by: Angles) -> Tensor:
+    """Rotary position embedding: x [rows, n, heads, width]."""
+    half = x.shape[-1] // 2
+    cos, sin = by
     first, second = x[..., :half].float(), x[..., half:].float()
     turned = torch.cat((first * cos - second * sin, second * cos + first * sin), -1)
     return turned.to(x.dtype)
@@ -94,6 +103,7 @@ class ParallelDrafter(nn.Module):
         super().__init__()
         width, heads = config.d_model, config.decoder_attention_heads
         self.architecture = architecture
+        self._head_width = width // heads
         # Every layer has a projection of its own: each may begin as the state that enters the
         # target's block from which the layer began.
         self.history = nn.Linear(
@@ -114,11 +124,12 @@ class ParallelDrafter(nn.Module):
         features: [rows, n, taps * width], concatenated; positions: [rows, n], absolute.
         """
         pairs = []
+        by = self._angles(positions)
         states = self.history(features).chunk(len(self.layers), -1)
         for layer, state in zip(self.layers, states, strict=True):
             assert isinstance(layer, DrafterLayer)
             _, k, v = layer.attention.split(layer.attention_norm(self._placed(state, positions)))
-            pairs.append((self._turned(k, positions), v))
+            pairs.append((self._turned(k, by), v))
         return pairs
 
     def hear(self, states: Tensor) -> list[tuple[Tensor, Tensor]]:
@@ -151,15 +162,15 @@ class ParallelDrafter(nn.Module):
         places = positions[..., None] + torch.arange(block, device=x.device)
         x, places = x.view(rows, -1, width), places.view(rows, -1)
         x = self._placed(x, places)
-        seen = self._seen(past, block)
+        seen, by = self._seen(past, block), self._angles(places)
         for index, layer in enumerate(self.layers):
             assert isinstance(layer, DrafterLayer)
             q, k, v = layer.attention.split(layer.attention_norm(x))
-            keys, values = self._turned(k, places).transpose(1, 2), v.transpose(1, 2)
+            keys, values = self._turned(k, by).transpose(1, 2), v.transpose(1, 2)
             if self.architecture.history:
                 keys = torch.cat((history[index][0], keys), 2)
                 values = torch.cat((history[index][1], values), 2)
-            q = self._turned(q, places).transpose(1, 2)
+            q = self._turned(q, by).transpose(1, 2)
             x = x + layer.attention.attend(q, keys, values, seen)
             if self.architecture.audio:
                 x = x + layer.cross(layer.cross_norm(x), *acoustic[index], audible)
@@ -184,8 +195,12 @@ class ParallelDrafter(nn.Module):
         placed: Tensor = self.places(positions.clamp(max=self.places.num_embeddings - 1))
         return x + placed
 
-    def _turned(self, x: Tensor, positions: Tensor) -> Tensor:
-        return rotate(x, positions) if self.places is None else x
+    def _angles(self, positions: Tensor) -> Angles | None:
+        """None where positions are absolute: there nothing turns."""
+        return angles(positions, self._head_width) if self.places is None else None
+
+    def _turned(self, x: Tensor, by: Angles | None) -> Tensor:
+        return x if by is None else rotate(x, by)
 
 
 class SlotDrafter(DraftMemory):

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers import WhisperConfig
 
 from model.draft_memory import DraftMemory, settled
-from model.drafter import DrafterLayer, entering, rotate
+from model.drafter import DrafterLayer, angles, entering, rotate
 from model.phases import Choose, Slots
 from model.whisper import Whisper
 
@@ -61,7 +61,8 @@ class SpeechDraft(nn.Module):
     def project(self, entries: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """q, k, v [rows, n, heads, head width] of entries at absolute positions [rows, n]."""
         q, k, v = self.layer.attention.split(self.layer.attention_norm(entries))
-        return rotate(q, positions), rotate(k, positions), v
+        by = angles(positions, q.shape[-1])
+        return rotate(q, by), rotate(k, by), v
 
     def hear(self, states: Tensor) -> tuple[Tensor, Tensor]:
         """Acoustic keys and values, [rows, heads, m, head width], of encoder states."""

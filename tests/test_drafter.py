@@ -7,6 +7,7 @@ from model.drafter import (
     Architecture,
     ParallelDrafter,
     SlotDrafter,
+    angles,
     from_target,
     rotate,
     spoken_states,
@@ -48,7 +49,8 @@ def test_rotation_shows_distance_alone() -> None:
     q, k = torch.randn(1, 1, 1, 16), torch.randn(1, 1, 1, 16)
 
     def product(a: int, b: int) -> torch.Tensor:
-        return (rotate(q, torch.tensor([[a]])) * rotate(k, torch.tensor([[b]]))).sum()
+        turned = (rotate(x, angles(torch.tensor([[at]]), 16)) for x, at in ((q, a), (k, b)))
+        return (next(turned) * next(turned)).sum()
 
     assert torch.allclose(product(3, 1), product(43, 41), atol=1e-4)
     assert not torch.allclose(product(3, 1), product(4, 1), atol=1e-3)
