@@ -6,6 +6,15 @@ rounds here rounds by steps of a scale, so that closeness would not do: the leas
 step can be a whole one behind it, and decoding many tokens at once would not be decoding them in turn.
 
 Weights are int8 with a scale for each output channel, inputs uint8 (signed ones have no fast kernel).
+Median ms of base's encoder, 1,500 rows, one thread of an AVX-512 machine with VNNI and BF16:
+
+                  512 → 1,536   512 → 512   512 → 2,048, GELU   2,048 → 512   attention
+    float32           9.1          3.0            13.3              12.8         48.8
+    bfloat16          4.6          1.5             6.7               6.3         19.7
+    int8              2.4          0.8             3.7               3.2
+
+and rounding the inputs takes 0.3 ms for 512 columns, 1.3 ms for 2,048. float32's attention is torch's own;
+bfloat16's goes head by head: torch's own takes 51 ms there, too.
 """
 
 from typing import Literal

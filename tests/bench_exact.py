@@ -1,6 +1,6 @@
 """Exactness with genuine weights: does speculation change a token, or a distribution?
 
-    python -m tests.bench_exact [tokens] [sampling] [--model base] [--files N]
+    python -m tests.bench_exact [tokens] [sampling] [--model base] [--precision int8] [--files N]
 
 tokens: every proposer, block and batch size, in random order of arrival, against plain decoding of
 the same recordings one at a time; counts mismatching tokens. sampling: the first three tokens of one
@@ -23,6 +23,7 @@ from model.decode import DRAFT, accept, sample, uniform, warm_softmax
 from model.engine import Engine
 from model.load import load
 from model.proposers import Proposer, Reuse
+from model.quantised import Precision
 from model.requests import Request
 from tests.audio import recordings
 from tests.oracles import Adversary, Guesser, Oracle, run_shuffled
@@ -34,7 +35,7 @@ DRAWS = 2_000
 FIRST = 3  # tokens of each draw
 
 
-def tokens(model: str, files: int) -> dict[str, Any]:
+def tokens(model: str, precision: Precision, files: int) -> dict[str, Any]:
     """Mismatching tokens over every combination."""
     checkpoint = load(model)
     every = [one for one in recordings(language="en") if one.seconds <= 30]
@@ -44,7 +45,9 @@ def tokens(model: str, files: int) -> dict[str, Any]:
         request: one.tokens
         for request, one in zip(
             requests,
-            Engine(checkpoint, slots=1, proposer=lambda _: None).transcribe(requests),
+            Engine(checkpoint, slots=1, proposer=lambda _: None, precision=precision).transcribe(
+                requests
+            ),
             strict=True,
         )
     }
@@ -58,7 +61,7 @@ def tokens(model: str, files: int) -> dict[str, Any]:
     }
     compared = mismatches = utterances = 0
     for slots in SLOTS:
-        engine = Engine(checkpoint, slots=slots)
+        engine = Engine(checkpoint, slots=slots, precision=precision)
         for name, proposer in proposers.items():
             for block in BLOCKS if name != "none" else (0,):
                 engine.runner.block, engine._proposer = block, proposer
@@ -84,8 +87,10 @@ def tokens(model: str, files: int) -> dict[str, Any]:
 class Chain:
     """The target's law of the next token after each beginning of one utterance, cached."""
 
-    def __init__(self, model: str, audio: np.ndarray[Any, np.dtype[np.float32]]) -> None:
-        self._engine = Engine(load(model), slots=1)
+    def __init__(
+        self, model: str, precision: Precision, audio: np.ndarray[Any, np.dtype[np.float32]]
+    ) -> None:
+        self._engine = Engine(load(model), slots=1, precision=precision)
         runner = self._engine.runner
         self._tokens = runner.tokens
         mel = runner._mel([audio], runner.window)
@@ -113,10 +118,10 @@ class Chain:
         return self._known[said]
 
 
-def sampling(model: str, _files: int) -> dict[str, Any]:
+def sampling(model: str, precision: Precision, _files: int) -> dict[str, Any]:
     """Chi-square p-values at two temperatures, for two drafters: a noisy target and a narrow one."""
     audio = recordings(under="ami_meetings")[1].audio()[: 6 * 16_000]
-    chain = Chain(model, audio)
+    chain = Chain(model, precision, audio)
     rows = []
     for temperature in (0.4, 1.0):
         plain = draw(chain, temperature, k=0, narrow=False, seeds=range(DRAWS))
@@ -218,12 +223,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sections", nargs="*", default=list(SECTIONS))
     parser.add_argument("--model", default="base")
+    parser.add_argument("--precision", choices=("float32", "int8"), default="float32")
     parser.add_argument("--files", type=int, default=12)
     args = parser.parse_args()
+    name = args.model if args.precision == "float32" else f"{args.model}, {args.precision}"
     for section in args.sections:
-        found = SECTIONS[section](args.model, args.files)
+        found = SECTIONS[section](args.model, args.precision, args.files)
         results = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
-        results.setdefault(args.model, {})[section] = found
+        results.setdefault(name, {})[section] = found
         RESULTS.write_text(json.dumps(results, indent=1) + "\n")
 
 
