@@ -102,7 +102,7 @@ def choose(sounddevice: Any, wanted: str | None) -> Device:
 def _find(sounddevice: Any, wanted: str | None) -> dict[str, Any]:
     devices = inputs(sounddevice)
     if not devices:
-        raise DeviceError(NO_MICROPHONE)
+        raise _unusable(sounddevice, NO_MICROPHONE)
     if wanted is None:
         default = sounddevice.default.device[0]
         found = [info for info in devices if info["index"] == default]

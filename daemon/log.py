@@ -14,6 +14,8 @@ from typing import Literal
 
 Format = Literal["auto", "text", "json", "journal"]
 
+HANDLER = "captiond"  # by its name a later `begin` finds it
+
 # Priorities of sd-daemon(3), by level.
 PRIORITIES = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3}
 
@@ -82,9 +84,15 @@ def begin(level: str, form: Format, environment: Mapping[str, str]) -> None:
     What the websocket library says of every connection is shown from warnings on, or for debugging.
     """
     least = logging.getLevelNamesMapping()[level.upper()]
+    root = logging.getLogger()
+    for handler in root.handlers[:]:
+        if handler.name == HANDLER:
+            root.removeHandler(handler)
     handler = logging.StreamHandler(sys.stderr)
+    handler.name = HANDLER
     handler.setFormatter(formatter(form, journal=_is_journal(environment)))
-    logging.basicConfig(handlers=[handler], level=least, force=True)
+    root.addHandler(handler)
+    root.setLevel(least)
     quieter = least if least == logging.DEBUG else max(least, logging.WARNING)
     logging.getLogger("websockets").setLevel(quieter)
 

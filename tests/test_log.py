@@ -3,7 +3,6 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,17 +26,6 @@ def failing(text: str) -> logging.LogRecord:
     made = record("it")
     made.exc_info = ValueError, ValueError(text), None
     return made
-
-
-@pytest.fixture
-def _restored() -> Iterator[None]:
-    """What is set in the library's tree of loggers is undone."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    logging.getLogger("websockets").setLevel(logging.NOTSET)
 
 
 @pytest.mark.parametrize("formatter", [TextFormatter(), JournalFormatter(), JsonFormatter()])
@@ -83,7 +71,6 @@ def test_json_tells_the_session() -> None:
     assert "ValueError: y" in json.loads(JsonFormatter().format(failing("y")))["trace"]
 
 
-@pytest.mark.usefixtures("_restored")
 @pytest.mark.parametrize(
     ("level", "least"),
     [
@@ -99,7 +86,6 @@ def test_the_websocket_library_speaks_only_of_trouble(level: str, least: int) ->
     assert logging.getLogger("websockets.server").getEffectiveLevel() == least
 
 
-@pytest.mark.usefixtures("_restored")
 @pytest.mark.parametrize(("journal", "begins"), [(True, "<6>"), (False, "20")])
 def test_auto_asks_where_standard_error_goes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begins: str, *, journal: bool
@@ -115,7 +101,6 @@ def test_auto_asks_where_standard_error_goes(
         assert stream.read().startswith(begins)
 
 
-@pytest.mark.usefixtures("_restored")
 def test_beginning_again_replaces_what_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reload may change the format; nothing is said twice."""
     stream = io.StringIO()
