@@ -27,7 +27,7 @@ def tokens(tmp_path: Path) -> str:
     return str(path)
 
 
-def bearer(token: str) -> dict[str, dict[str, str]]:
+def bearer(token: str) -> dict[str, Any]:
     return {"additional_headers": {"Authorization": f"Bearer {token}"}}
 
 
@@ -62,7 +62,7 @@ async def test_a_token_opens_the_door_and_is_logged_by_its_label(
 
 
 async def test_a_token_has_its_share_of_the_sessions(tokens: str) -> None:
-    settings = {"tokens_file": tokens, "max_sessions_per_token": 1}
+    settings: dict[str, Any] = {"tokens_file": tokens, "max_sessions_per_token": 1}
     async with serving(ScriptedEngine(), **settings) as daemon, calling(daemon, **bearer(ALICE)):
         assert await refused(daemon, **bearer(ALICE)) == 429
         async with calling(daemon, **bearer(BOB)) as client:
