@@ -65,7 +65,7 @@ class Transcripts:
         """Begin the transcript of `session`; `about` stands in its first line."""
         return Transcript(self, session, datetime.now(UTC), about)
 
-    def submit(self, work: Callable[[], None]) -> None:
+    def submit(self, work: Callable[[], object]) -> None:
         """Have the thread do `work`, after all that it was given before."""
         self._thread.submit(work)
 
