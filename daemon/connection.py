@@ -78,7 +78,7 @@ class Connection:
         self._errors = 0
         self._may_read = asyncio.Event()
         self._may_read.set()
-        self._gone = asyncio.Event()  # the socket is closed
+        self._hurry = asyncio.Event()  # the socket is closed, or the last message queued
         self._done = asyncio.Event()  # and nothing of this connection is left
         self._last_frame = self._told_heard = self._loop.time()
         self._credit = float("-inf")  # the time by which what came has been paid for
@@ -139,6 +139,7 @@ class Connection:
             self._ended = True
             self._farewell = farewell
             self._outbox.end()
+            self._hurry.set()
 
     @property
     def _listens(self) -> bool:
@@ -178,7 +179,7 @@ class Connection:
     def _forsake(self, _closed: asyncio.Task[None]) -> None:
         """The client is gone: whatever it has still sent is read and thrown away."""
         self._deaf = True
-        self._gone.set()
+        self._hurry.set()
         self._may_read.set()
 
     def _inlet(self, step: Callable[[], None]) -> None:
@@ -254,7 +255,7 @@ class Connection:
         """Whose audio is over waits for finals, and who is paused cannot be heard: neither is idle."""
         assert self._seat is not None
         now = self._loop.time()
-        if self._seat.stopped or not self._may_read.is_set():
+        if self._seat.stopped or not self._may_read.is_set() or self._credit > now:
             self._last_frame = now
         left = self._last_frame + self._config.idle_seconds - now
         if left > 0:
@@ -279,7 +280,7 @@ class Connection:
         self._credit += size / self._seat.bytes_per_second / rate
         if self._credit > now:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._gone.wait(), self._credit - now)
+                await asyncio.wait_for(self._hurry.wait(), self._credit - now)
 
     def _wind_down(self, farewell: Farewell) -> None:
         """Listen no more, finish what was spoken, then close as `farewell` says."""

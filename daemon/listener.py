@@ -107,7 +107,8 @@ class Listener:
         )
 
     async def _asked(self, socket: ServerConnection, request: Request) -> Response | None:
-        self.sockets[socket].cancel()
+        if (timer := self.sockets.get(socket)) is not None:  # else it is gone already
+            timer.cancel()
         return await self._answer(socket, request)
 
     def close(self, keep: set[ServerConnection]) -> None:

@@ -83,7 +83,7 @@ class Seats:
                 f"what came after final {wish.finals} of {seat.finals} is not known any more",
             ) from None
         self._occupants[seat.name] = client
-        self._waiting.pop(seat.name).cancel()
+        self._wait_no_more(seat)
         logger.info("session %s: its client is back", seat.name, extra={"session": seat.name})
         return seat
 
@@ -114,7 +114,7 @@ class Seats:
         await self._finished.wait()
 
     def abandon(self) -> None:
-        """Give up everything, finished or not."""
+        """Give up what is left, finished or not; no seat has a connection any more."""
         for seat in list(self._seats.values()):
             self._remove(seat, "dropped")
 
@@ -131,9 +131,7 @@ class Seats:
         return seat
 
     def _give_up(self, seat: Seat, how: str) -> None:
-        timer = self._waiting.pop(seat.name, None)
-        if timer is not None:
-            timer.cancel()
+        self._wait_no_more(seat)
         if seat.ended or seat.transcript is None:
             self._remove(seat, how)
             return
@@ -143,8 +141,14 @@ class Seats:
         seat.client = _Absent(self, seat, how)
         seat.wind_down(NORMAL)
 
+    def _wait_no_more(self, seat: Seat) -> None:
+        timer = self._waiting.pop(seat.name, None)
+        if timer is not None:
+            timer.cancel()
+
     def _remove(self, seat: Seat, how: str) -> None:
         """The end of a session, and its one line in the log."""
+        self._wait_no_more(seat)
         del self._seats[seat.name]
         self._finishing.discard(seat.name)
         if not self._finishing:

@@ -110,6 +110,7 @@ class Daemon:
                 self._welcome(self._warm.result())
                 await stop
         finally:
+            self._stop_requested.set()  # also where the engine cannot be had: handshakes may wait for it
             stop.cancel()
             self._warm.cancel()
             await self._drain()
@@ -212,6 +213,7 @@ class Daemon:
         if late:
             logger.warning("%d connections are dropped before their end", len(late))
         self._listener.drop(late)
+        await self._listener.wait_closed()
         self._seats.abandon()
         await closed
 

@@ -352,7 +352,7 @@ async def test_late_finals_are_announced_and_their_return_too(
         assert lag.seconds >= 0.05
         assert lag.shedding == "partials"
         again = await client.hear_until(Lag)
-        assert again.seconds >= lag.seconds + 0.05
+        assert again.seconds >= lag.seconds + 0.04  # both are rounded
         engine.release()
         while (await client.hear_until(Lag)).shedding != "nothing":
             pass

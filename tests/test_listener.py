@@ -1,13 +1,14 @@
 import asyncio
 import socket
 import ssl
+import threading
 from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from websockets.asyncio.client import connect, unix_connect
-from websockets.exceptions import InvalidMessage
+from websockets.exceptions import InvalidMessage, InvalidStatus
 
 from daemon.config import Config
 from daemon.server import Daemon
@@ -60,6 +61,26 @@ async def test_a_socket_that_is_handed_over_waits_for_the_model() -> None:
         assert await asyncio.wait_for(waiting, PATIENCE)
         daemon.stop()
         await asyncio.wait_for(running, PATIENCE)
+
+
+async def test_who_waits_for_a_model_that_cannot_be_had_is_told() -> None:
+    failing = threading.Event()
+
+    def load() -> ScriptedEngine:
+        assert failing.wait(PATIENCE)
+        raise LookupError("no such model")
+
+    with socket.create_server(("127.0.0.1", 0)) as inherited:
+        daemon = Daemon(Config(), load, inherited=[inherited])
+        await daemon.start()
+        running = asyncio.create_task(daemon.run())
+        waiting = asyncio.create_task(talk(daemon))
+        await until(lambda: bool(daemon._listener.sockets))
+        failing.set()
+        with pytest.raises(LookupError):
+            await asyncio.wait_for(running, PATIENCE)
+        with pytest.raises((InvalidMessage, InvalidStatus, ConnectionError)):
+            await waiting
 
 
 async def test_a_unix_socket_will_do(tmp_path: Path) -> None:

@@ -295,13 +295,25 @@ async def test_stop_reaches_a_client_between_handshake_and_session(
         assert (await client.hang_up())[0] == 1001
 
 
-async def test_a_second_stop_insists() -> None:
+async def test_a_second_stop_insists(caplog: pytest.LogCaptureFixture) -> None:
     engine = ScriptedEngine()
     async with serving(engine) as daemon, speaking(daemon, engine) as client:
         daemon.stop()
         daemon.stop()
         assert (await client.hang_up())[0] == 1006
         assert not client.all(Final)
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+async def test_a_second_stop_gives_up_who_might_have_come_back() -> None:
+    engine = ScriptedEngine()
+    async with serving(engine, resume_seconds=900.0) as daemon, calling(daemon) as client:
+        engine.hold()
+        await client.say(Start(resumable=True), sentence())
+        await until(engine.entered.is_set)
+        daemon.stop()
+        daemon.stop()
+        assert (await client.hang_up())[0] == 1006
 
 
 async def test_stop_has_a_deadline() -> None:
