@@ -14,26 +14,15 @@ from clients.subtitles import (
     Screen,
     meter,
 )
-from streaming.protocol import Closed, Error, Lag, ServerMessage, Speech, decode_server
-from tests.standin import closed, final, partial, ready
+from streaming.protocol import Closed, Error, Lag, ServerMessage, decode_server
+from tests.standin import final, partial, ready
 from tests.terminal import Terminal, terminal_of
+from tests.test_cues import SESSION
 
 
 def rendered(name: str, *messages: ServerMessage) -> str:
     form = FORMATS[name]()
     return form.opening + "".join(map(form.render, messages))
-
-
-SESSION: tuple[ServerMessage, ...] = (
-    ready(),
-    Speech(event="start", utterance=0, at=0.5),
-    partial("good"),
-    final(" Good <b>morning</b> & bye", 0.5, 1.75),
-    final("", 2.0, 2.5, utterance=1),
-    Lag(seconds=3.0, shedding="partials"),
-    final(" --> two", 3.0, 3.5, utterance=2),
-    closed(64_000),
-)
 
 
 def test_text_has_a_line_for_every_final_with_words() -> None:
