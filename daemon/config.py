@@ -38,6 +38,8 @@ FIXED = frozenset(
         "device",
         "threads",
         "slots",
+        "drafter",
+        "precision",
         "max_frame_bytes",
         "tls_certificate",
         "tls_key",
