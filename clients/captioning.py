@@ -9,14 +9,16 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import nullcontext
+from contextlib import AsyncExitStack, nullcontext, suppress
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self, get_args
 
-from clients.stream import DEFAULT_URL, Captions, connect
+from clients.stream import DEFAULT_URL, Captions, RefusedError, connect
 from clients.subtitles import FORMATS, Screen
 from streaming.protocol import Encoding, Start, Task
+
+LOADING_S = 1.0  # between two looks at a daemon that loads
 
 # What signals do where nobody asks for anything else.
 DEFAULTS: dict[signal.Signals, Callable[[int, FrameType | None], Any] | signal.Handlers] = {
@@ -89,7 +91,8 @@ async def caption(
     Raises StreamError, ProtocolError for a bad `start`, and what `feed` raised, in each case only
     after every caption that could be had is on the screen.
     """
-    async with connect(url, start) as captions:
+    async with AsyncExitStack() as stack:
+        captions = await _connected(stack, url, start, screen, interrupt)
         screen.show(captions.ready)
         sender = asyncio.create_task(_send(captions, feed, interrupt, finish))
         try:
@@ -100,6 +103,25 @@ async def caption(
             (failure,) = await asyncio.gather(sender, return_exceptions=True)
         if isinstance(failure, Exception):
             raise failure
+
+
+async def _connected(
+    stack: AsyncExitStack, url: str, start: Start, screen: Screen, interrupt: Interrupt
+) -> Captions:
+    """A session, which `stack` closes; a daemon that still loads its model is waited for."""
+    token = os.environ.get("CAPTIOND_TOKEN")
+    told = False
+    while True:
+        try:
+            return await stack.enter_async_context(connect(url, start, token=token))
+        except RefusedError as refusal:
+            if not refusal.loading or interrupt.requested.is_set():
+                raise
+        if not told:
+            screen.tell("the daemon is still loading its model; waiting for it, Ctrl-C ends")
+            told = True
+        with suppress(TimeoutError):
+            await asyncio.wait_for(interrupt.requested.wait(), LOADING_S)
 
 
 async def _send(
@@ -129,7 +151,7 @@ def add_caption_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of every verb that captions."""
     add = parser.add_argument
     url = os.environ.get("CAPTIOND_URL", DEFAULT_URL)
-    add("--url", default=url, help="the daemon (environment: CAPTIOND_URL; now %(default)s)")
+    add("--url", default=url, help="the daemon (variable CAPTIOND_URL; now %(default)s)")
     add("--format", choices=list(FORMATS), default="text", help="of the output (default: text)")
     add("--output", metavar="FILE", help="where to write (default: standard output)")
     add(
@@ -145,9 +167,19 @@ def add_caption_arguments(parser: argparse.ArgumentParser) -> None:
         help="spoken language, such as en; several, repeated or with commas, to choose from",
     )
     add("--task", choices=get_args(Task), default="transcribe", help="translate writes English")
-    add("--prompt", default="", help="text that came before: names, spelling, style")
-    add("--temperature", type=float, default=0.0, help="0 is deterministic; up to 2")
-    add("--seed", type=int, default=0, help="of the sampling, where temperature is above 0")
+    add("--prompt", default="", metavar="TEXT", help="what came before: names, spelling, style")
+    add(
+        "--temperature",
+        type=float,
+        default=0.0,
+        metavar="T",
+        help="0, always the same text (default), to 2, ever more varied",
+    )
+    add("--seed", type=int, default=0, metavar="N", help="of the variation (default: 0)")
+    parser.epilog = (
+        "The daemon is started by `captiond serve`. One that asks for a token gets that of the "
+        "variable CAPTIOND_TOKEN; one with a certificate of your own needs SSL_CERT_FILE."
+    )
 
 
 def start_of(

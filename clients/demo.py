@@ -25,12 +25,14 @@ from typing import BinaryIO, assert_never
 from clients.captioning import Interrupt, caption, exit_status
 from clients.file import Audio, SourceError, open_file, speak
 from clients.stream import Captions, StreamError
-from clients.subtitles import Screen, printable
+from clients.subtitles import Screen
+from streaming.cues import printable
 from streaming.protocol import (
     SAMPLE_RATE,
     Closed,
     Error,
     Final,
+    Heard,
     Lag,
     Partial,
     Ready,
@@ -105,7 +107,7 @@ class Transcript:
                     return _line(message, "  ")
             case Closed():
                 self._seconds = message.received / SAMPLE_RATE
-            case Ready() | Speech() | Lag() | Error():
+            case Ready() | Speech() | Lag() | Heard() | Error():
                 pass
             case _:
                 assert_never(message)

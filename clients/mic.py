@@ -35,6 +35,11 @@ QUEUE_S = 30.0  # sound that may wait for a daemon that does not keep up
 BACKOFF_S = (0.5, 1.0, 2.0, 5.0)  # between attempts to reopen; the last one repeats
 MOST_CHANNELS = 16  # what `start` admits
 NO_DEVICE = 2  # exit status
+NO_MICROPHONE = (
+    "this machine has no microphone that can be used. Is one plugged in, and does `arecord -l` list it? Is "
+    "the sound service of this user running (`systemctl --user status pipewire`), or, without one, are you "
+    "in the group audio? A system service and a container reach no microphone by themselves"
+)
 
 
 class DeviceError(Exception):
@@ -96,6 +101,8 @@ def choose(sounddevice: Any, wanted: str | None) -> Device:
 
 def _find(sounddevice: Any, wanted: str | None) -> dict[str, Any]:
     devices = inputs(sounddevice)
+    if not devices:
+        raise _unusable(sounddevice, NO_MICROPHONE)
     if wanted is None:
         default = sounddevice.default.device[0]
         found = [info for info in devices if info["index"] == default]

@@ -10,96 +10,74 @@ Knows the wire and nothing else: no files, no devices, no terminal.
 
 Send and iterate at the same time, as above: a daemon whose captions nobody reads stops reading audio.
 
-Every error is a StreamError:
-
-    StreamError
-     ├─ ConnectError         nobody answers at the URL
-     ├─ RefusedError         a daemon answers but opens no session: busy, loading, values it cannot serve
-     ├─ WrongProtocolError   what answers does not speak captiond.v1
-     ├─ FatalError           the daemon ended the session with a fatal `error` message
-     └─ ConnectionLostError  the connection ended in mid-stream
+A connection that breaks is mended: the session is resumed on another one, what the daemon has not
+heard is sent again, and the caller notices a delay at most. Only where that fails, or the daemon
+itself ended the session, is there an error; all are drawn in clients/handshake.py.
 """
 
 import asyncio
-import ipaddress
-from collections.abc import AsyncIterator
+import logging
+import time
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from urllib.parse import urlsplit
+from itertools import chain, repeat
+from typing import Any
 
+import msgspec
 from websockets.asyncio.client import ClientConnection
-from websockets.asyncio.client import connect as open_websocket
-from websockets.exceptions import (
-    ConnectionClosed,
-    InvalidHandshake,
-    InvalidProxy,
-    InvalidStatus,
-    InvalidURI,
-)
-from websockets.http11 import Response
-from websockets.typing import Subprotocol
+from websockets.exceptions import ConnectionClosed
 
+from clients.handshake import (
+    DEFAULT_URL,
+    Address,
+    ConnectError,
+    ConnectionLostError,
+    FatalError,
+    RefusedError,
+    StreamError,
+    WrongProtocolError,
+    decode,
+    lost,
+    open_session,
+)
+from clients.replay import Replay
 from streaming.protocol import (
-    SUBPROTOCOL,
     Closed,
     Error,
+    Final,
     Flush,
-    ProtocolError,
+    Heard,
     Ready,
+    Resume,
     ServerMessage,
+    Speech,
     Start,
     Stop,
     decode_client,
-    decode_server,
     encode,
 )
 
-DEFAULT_URL = "ws://127.0.0.1:8765"
+__all__ = [
+    "DEFAULT_URL",
+    "Captions",
+    "ConnectError",
+    "ConnectionLostError",
+    "FatalError",
+    "RefusedError",
+    "StreamError",
+    "WrongProtocolError",
+    "connect",
+]
+
 DEFAULT_START = Start()
+BACKOFF_S = (0.0, 0.2, 0.5, 1.0, 2.0)  # before attempts to resume; the last one repeats
 
-# A daemon with a full backlog stops reading on purpose, and a ping waits behind all the audio sent
-# before it: a late answer means "busy", minutes without one mean "gone".
-PING_TIMEOUT_S = 600.0
-
-CLOSE_TIMEOUT_S = 3.0  # nothing of value follows Closed
-
-# Messages kept while the caller is not iterating. Pings are answered only while there is room, so
-# room is plentiful: some hundred bytes each.
-UNREAD_MESSAGES = 4096
+logger = logging.getLogger(__name__)
 
 
-class StreamError(Exception):
-    """Any failure of a caption stream; the text says what happened and what to do."""
-
-
-class ConnectError(StreamError):
-    """Nobody answers at the URL."""
-
-
-class RefusedError(StreamError):
-    """A daemon answers, but opens no session.
-
-    retry_after: seconds after which it asks to be tried again; None where trying again is no use.
-    """
-
-    def __init__(self, message: str, retry_after: float | None = None) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after
-
-
-class WrongProtocolError(StreamError):
-    """What answers does not speak captiond.v1."""
-
-
-class FatalError(StreamError):
-    """The daemon ended the session; `error` is what it said."""
-
-    def __init__(self, error: Error) -> None:
-        super().__init__(f"the daemon ended the session: {error.message} ({error.code})")
-        self.error = error
-
-
-class ConnectionLostError(StreamError):
-    """The connection ended in mid-stream."""
+def _speech_order(message: Speech) -> tuple[int, bool]:
+    """Grows from one speech message of a session to the next."""
+    return message.utterance, message.event == "end"
 
 
 class Captions:
@@ -108,23 +86,34 @@ class Captions:
     ready: what the daemon announced: session, model, limits.
     """
 
-    def __init__(self, websocket: ClientConnection, ready: Ready) -> None:
+    def __init__(self, websocket: ClientConnection, ready: Ready, address: Address) -> None:
         self.ready = ready
         self._websocket = websocket
+        self._address = address
         self._stopped = False
+        self._replay = Replay()
+        self._owed: int | None = None  # a resumed daemon's position, until it was sent the rest
+        self._failure: StreamError | None = None  # why the session cannot be resumed
+        self._resumed = False  # ever; then some of what came so far comes again
+        self._finals = 0
+        self._speech = -1, False
+        self._failed: Error | None = None
+        self._sending = asyncio.Lock()
+        self._resuming = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def send(self, pcm: bytes) -> None:
         """Send audio in the format that Start announced; any length, cut to the daemon's limit.
 
         Returns when the socket has taken it: awaiting this is the backpressure. Raises
-        ConnectionLostError once the connection is over; iterating then tells why. Raises
+        ConnectionLostError once the session is over; iterating then tells why. Raises
         RuntimeError after `stop`.
         """
         if self._stopped:
             raise RuntimeError("the stream was stopped: no audio can follow")
         view = memoryview(pcm).cast("B")
         for position in range(0, len(view), self.ready.limits.frame_bytes):
-            await self._put(view[position : position + self.ready.limits.frame_bytes])
+            await self._put(bytes(view[position : position + self.ready.limits.frame_bytes]))
 
     async def flush(self) -> None:
         """End the current utterance now; the stream goes on. Raises as `send` does."""
@@ -135,14 +124,14 @@ class Captions:
     async def stop(self) -> None:
         """End of audio: the pending finals and Closed follow. A second call does nothing.
 
-        Raises ConnectionLostError once the connection is over.
+        Raises ConnectionLostError once the session is over.
         """
         if not self._stopped:
             self._stopped = True
             await self._put(encode(Stop()))
 
     async def __aiter__(self) -> AsyncIterator[ServerMessage]:
-        """Every message after `ready`, up to and including Closed.
+        """Every message after `ready`, up to and including Closed, each once.
 
         A fatal error is yielded like any message, and so is all that follows it: a daemon that
         shuts down still delivers what was spoken. Only then FatalError is raised. Raises
@@ -151,131 +140,173 @@ class Captions:
         """
         fatal: Error | None = None
         closed = False
-        try:
-            while not closed:
-                message = _decode(await self._websocket.recv())
-                if isinstance(message, Error) and message.fatal:
-                    fatal = message
-                closed = isinstance(message, Closed)
-                yield message
-        except ConnectionClosed as error:
-            if fatal is None:
-                raise _lost(error) from error
+        while not closed:
+            websocket = self._websocket
+            try:
+                message = decode(await websocket.recv())
+            except ConnectionClosed as error:
+                if fatal is not None:
+                    break
+                await self._resume(websocket, error)
+                self._in_background(self._pay())
+                continue
+            if not self._is_news(message):
+                continue
+            if isinstance(message, Error) and message.fatal:
+                fatal = message
+            closed = isinstance(message, Closed)
+            yield message
         if fatal is not None:
             raise FatalError(fatal)
         if not self._stopped:
             raise ConnectionLostError("the daemon closed the session before the end of the audio")
 
-    async def _put(self, data: str | memoryview) -> None:
-        """The only door to the socket."""
-        try:
-            await self._websocket.send(data)
-        except ConnectionClosed as error:
-            raise _lost(error) from error
+    async def close(self) -> None:
+        """Close the connection, whatever is pending."""
+        for task in self._tasks:
+            task.cancel()
+        await self._websocket.close()
+
+    def _is_news(self, message: ServerMessage) -> bool:
+        """Whether the caller has not had it; keeps account of what must not be lost or doubled."""
+        match message:
+            case Heard():
+                self._replay.heard(message.bytes)
+                return False
+            case Final():
+                if self._resumed and message.utterance < self._finals:
+                    return False
+                self._finals += 1
+            case Speech():
+                if self._resumed and _speech_order(message) <= self._speech:
+                    return False
+                self._speech = _speech_order(message)
+            case Error(code="decode_failed"):
+                if self._resumed and message == self._failed:
+                    return False
+                self._failed = message
+            case _:
+                pass
+        return True
+
+    async def _put(self, item: bytes | str) -> None:
+        """The only door to the socket. A caller that is cancelled leaves no half of a message."""
+        task = self._in_background(self._send_in_turn(item))
+        await asyncio.shield(task)
+
+    async def _send_in_turn(self, item: bytes | str) -> None:
+        async with self._sending:
+            if self.ready.key is not None:
+                if isinstance(item, bytes):
+                    self._replay.audio(item)
+                else:
+                    self._replay.mark(item)
+            while True:
+                websocket = self._websocket
+                try:
+                    if self._owed is None:
+                        await websocket.send(item)
+                    else:  # the item is part of the rest
+                        await self._send_rest(websocket, self._owed)
+                except ConnectionClosed as error:
+                    await self._resume(websocket, error)
+                else:
+                    return
+
+    async def _pay(self) -> None:
+        """Send what a resumed daemon has not heard, if nobody has. Its loss is the reader's to see."""
+        async with self._sending:
+            if self._owed is not None:
+                try:
+                    await self._send_rest(self._websocket, self._owed)
+                except ConnectionClosed:
+                    return
+
+    async def _send_rest(self, websocket: ClientConnection, heard: int) -> None:
+        self._replay.heard(heard)
+        for item in self._replay.rest(heard):
+            await websocket.send(item)
+        if websocket is self._websocket:
+            self._owed = None
+
+    async def _resume(self, broken: ClientConnection, error: ConnectionClosed) -> None:
+        """Replace the connection `broken`, unless somebody has. Raises ConnectionLostError."""
+        async with self._resuming:
+            if self._failure is not None:
+                raise ConnectionLostError(str(self._failure)) from error
+            if self._websocket is not broken:
+                return
+            try:
+                self._websocket, again = await self._reopen(error)
+            except StreamError as failure:
+                self._failure = failure
+                raise
+            self._owed = again.heard
+            self._resumed = True
+
+    async def _reopen(self, error: ConnectionClosed) -> tuple[ClientConnection, Ready]:
+        """Try at growing intervals, for as long as the daemon keeps the session."""
+        # A close frame is a decision: there is nothing to come back to.
+        if self.ready.key is None or error.rcvd is not None:
+            raise lost(error) from error
+        began = time.monotonic()
+        logger.info("the connection is lost (%s); resuming session %s", error, self.ready.session)
+        for pause in chain(BACKOFF_S, repeat(BACKOFF_S[-1])):
+            if time.monotonic() - began + pause > self.ready.limits.resume_seconds:
+                break
+            await asyncio.sleep(pause)
+            wish = Resume(
+                session=self.ready.session,
+                key=self.ready.key,
+                finals=self._finals,
+                heard=self._replay.start,
+            )
+            try:
+                return await open_session(self._address, wish)
+            except (ConnectError, ConnectionLostError):
+                continue
+            except RefusedError as refusal:
+                if refusal.retry_after is None:
+                    raise ConnectionLostError(f"{lost(error)}, and {refusal}") from refusal
+        raise ConnectionLostError(f"{lost(error)}, and cannot be made again in time") from error
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(_look_at)
+        return task
+
+
+def _look_at(task: asyncio.Task[None]) -> None:
+    """A failure that nobody waits for is no news: iterating tells it, too."""
+    if not task.cancelled():
+        task.exception()
 
 
 @asynccontextmanager
 async def connect(
-    url: str = DEFAULT_URL, start: Start = DEFAULT_START, *, open_timeout: float = 10.0
+    url: str = DEFAULT_URL,
+    start: Start = DEFAULT_START,
+    *,
+    token: str | None = None,
+    resume: bool = True,
+    open_timeout: float = 60.0,
 ) -> AsyncIterator[Captions]:
     """Open a session; leaving the context closes it.
 
-    open_timeout: seconds for the handshake, and again for the daemon's `ready`.
+    token: for a daemon that asks for one. resume: whether a connection that breaks is to be mended.
+    open_timeout: seconds for the handshake, and again for the daemon's `ready`; a daemon that is
+    started by its socket may let the handshake wait until it has loaded its model.
 
     Raises streaming.protocol.ProtocolError, before anything is sent, for a `start` outside the
     protocol; ConnectError, RefusedError or WrongProtocolError if no session comes about.
     """
-    hello = encode(start)
-    decode_client(hello)  # structs are not checked when they are made; this names the wrong field
-    websocket = await _open(url, open_timeout)
-    async with websocket:
-        yield Captions(websocket, await _greet(websocket, hello, url, open_timeout))
-
-
-async def _open(url: str, timeout_s: float) -> ClientConnection:
-    """The opening handshake."""
+    start = msgspec.structs.replace(start, resumable=resume)
+    decode_client(encode(start))  # structs are not checked when they are made
+    address = Address(url, token, open_timeout)
+    captions = Captions(*await open_session(address, start), address)
     try:
-        websocket = await open_websocket(
-            url,
-            subprotocols=[Subprotocol(SUBPROTOCOL)],
-            compression=None,  # audio hardly compresses, and captions are short
-            proxy=None if _is_local(url) else True,
-            open_timeout=timeout_s,
-            ping_timeout=PING_TIMEOUT_S,
-            close_timeout=CLOSE_TIMEOUT_S,
-            max_queue=UNREAD_MESSAGES,
-        )
-    except InvalidStatus as error:
-        raise _refusal(url, error.response) from error
-    except (InvalidURI, InvalidProxy, ValueError) as error:  # ValueError: a port that is no number
-        raise ConnectError(f"{error}; a daemon's URL looks like {DEFAULT_URL}") from error
-    except (OSError, TimeoutError) as error:
-        raise ConnectError(
-            f"no daemon answers at {url} ({error}); start one there: captiond serve"
-        ) from error
-    except InvalidHandshake as error:
-        raise WrongProtocolError(f"{url} is not a captiond daemon: {error}") from error
-    if websocket.subprotocol != SUBPROTOCOL:
-        await websocket.close()
-        raise WrongProtocolError(f"{url} is a websocket, but does not speak {SUBPROTOCOL}")
-    return websocket
-
-
-async def _greet(websocket: ClientConnection, hello: str, url: str, timeout_s: float) -> Ready:
-    """Send `start`, await `ready`."""
-    try:
-        async with asyncio.timeout(timeout_s):
-            await websocket.send(hello)
-            message = _decode(await websocket.recv())
-    except TimeoutError as error:
-        raise ConnectError(f"the daemon at {url} did not answer within {timeout_s:g} s") from error
-    except ConnectionClosed as error:
-        raise _lost(error) from error
-    match message:
-        case Ready():
-            return message
-        case Error():
-            raise RefusedError(f"the daemon at {url} refused: {message.message} ({message.code})")
-        case _:
-            raise WrongProtocolError(f"{url} sent {type(message).__name__} before Ready")
-
-
-def _decode(data: str | bytes) -> ServerMessage:
-    if isinstance(data, bytes):
-        raise WrongProtocolError(f"the daemon sent a binary frame, which {SUBPROTOCOL} does not")
-    try:
-        return decode_server(data)
-    except ProtocolError as error:
-        raise WrongProtocolError(
-            f"the daemon sent what this {SUBPROTOCOL} client does not know ({error}); "
-            "install the same version on both sides"
-        ) from error
-
-
-def _refusal(url: str, response: Response) -> StreamError:
-    """An HTTP status in place of a websocket: 503 is a daemon without a free session, or loading."""
-    body = (response.body or b"").decode(errors="replace").strip()[:300]
-    reason = body or response.reason_phrase or "no reason given"
-    if response.status_code != 503:
-        return WrongProtocolError(f"{url} answered HTTP {response.status_code}: {reason}")
-    wait = response.headers.get("Retry-After", "")
-    return RefusedError(
-        f"the daemon at {url} takes no session now: {reason}",
-        retry_after=float(wait) if wait.isdecimal() else None,
-    )
-
-
-def _lost(error: ConnectionClosed) -> ConnectionLostError:
-    reason = error.rcvd or error.sent or "without a word; see the daemon's log"
-    return ConnectionLostError(f"the connection to the daemon ended ({reason})")
-
-
-def _is_local(url: str) -> bool:
-    """Whether the URL names this machine, which no proxy could reach for us."""
-    host = urlsplit(url).hostname
-    if host is None or host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+        yield captions
+    finally:
+        await captions.close()

@@ -17,6 +17,7 @@ VERBS = {
     "serve": ("daemon.serve", "run the captioning daemon"),
     "mic": ("clients.mic", "caption a microphone, live"),
     "file": ("clients.file", "caption audio files, or raw audio from standard input"),
+    "status": ("clients.status", "say how a running daemon is"),
     "models": ("daemon.models", "list the models and where each would come from"),
     "train": ("model.training.train", "train a drafter for a model on your own audio"),
     "drafter": ("model.training.appraise", "inspect a drafter's file, or evaluate it on audio"),
@@ -31,6 +32,7 @@ EXTRAS = {
     "jiwer": "bench",
     "matplotlib": "bench",
     "safetensors": "daemon",
+    "prometheus_client": "daemon",
     "sounddevice": "mic",
     "soxr": "daemon",
     "tokenizers": "daemon",
@@ -82,7 +84,9 @@ def _run(verb: str, arguments: list[str]) -> int:
     name, summary = VERBS[verb]
     # A module satisfies the protocol, which the type of import_module cannot say.
     module = cast("Verb", importlib.import_module(name))
-    parser = argparse.ArgumentParser(prog=f"captiond {verb}", description=summary)
+    parser = argparse.ArgumentParser(
+        prog=f"captiond {verb}", description=summary[0].upper() + summary[1:] + "."
+    )
     module.add_arguments(parser)
     return module.run(parser.parse_args(arguments))
 

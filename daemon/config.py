@@ -13,20 +13,39 @@ import difflib
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from streaming.segmenter import Settings
 
 ENVIRONMENT_PREFIX = "CAPTIOND_"
-# Not keys of `Config`: the file to read, and the address that the clients of this package call.
-OTHER_VARIABLES = frozenset({"CAPTIOND_CONFIG", "CAPTIOND_URL"})
+# Not keys of `Config`: the file to read; the address that this package's clients call, and their token.
+OTHER_VARIABLES = frozenset({"CAPTIOND_CONFIG", "CAPTIOND_URL", "CAPTIOND_TOKEN"})
 
 _STREAMING = Settings()  # the streaming room knows its best defaults
 
 Text = Annotated[str, Meta(min_length=1)]
+
+# What a running daemon cannot change: the port is bound, the model is loaded, TLS is on or off.
+FIXED = frozenset(
+    {
+        "host",
+        "port",
+        "model",
+        "device",
+        "threads",
+        "slots",
+        "drafter",
+        "precision",
+        "max_frame_bytes",
+        "tls_certificate",
+        "tls_key",
+        "transcripts_dir",
+    }
+)
 
 
 class ConfigError(ValueError):
@@ -61,6 +80,9 @@ class Config(Struct, frozen=True, kw_only=True):
     max_sessions: Annotated[
         int, Meta(ge=1, le=10_000, description="sessions served at once; more get HTTP 503")
     ] = 16
+    max_sessions_per_token: Annotated[
+        int, Meta(ge=0, le=10_000, description="of which one token may take; 0 is all of them")
+    ] = 0
     max_frame_bytes: Annotated[
         int, Meta(ge=1024, le=2**26, description="largest websocket frame taken, in bytes")
     ] = 2**20
@@ -79,9 +101,49 @@ class Config(Struct, frozen=True, kw_only=True):
     start_timeout_seconds: Annotated[
         float, Meta(ge=0.1, le=600.0, description="how long a client may take to send `start`")
     ] = 10.0
+    idle_seconds: Annotated[
+        float,
+        Meta(ge=0.0, le=86_400.0, description="silence on the wire that ends a session; 0 is none"),
+    ] = 300.0
+    max_session_seconds: Annotated[
+        float, Meta(ge=0.0, le=1e7, description="how long a session may last; 0 is for ever")
+    ] = 0.0
+    max_audio_rate: Annotated[
+        float,
+        Meta(ge=0.0, le=1e4, description="audio taken from one session, times real time; 0 is any"),
+    ] = 0.0
+    resume_seconds: Annotated[
+        float,
+        Meta(ge=0.0, le=3600.0, description="how long a lost client finds its session; 0 is never"),
+    ] = 30.0
     shutdown_seconds: Annotated[
         float, Meta(ge=0.0, le=3600.0, description="how long a stop waits for pending finals")
     ] = 30.0
+    stalled_after_seconds: Annotated[
+        float,
+        Meta(ge=1.0, le=3600.0, description="decoding without progress that counts as a fault"),
+    ] = 60.0
+    tokens_file: Annotated[
+        str, Meta(description="who may connect, a `label token` a line; empty lets in everybody")
+    ] = ""
+    allowed_origins: Annotated[
+        tuple[str, ...],
+        Meta(description="web pages elsewhere that may connect, such as https://example.org"),
+    ] = ()
+    tls_certificate: Annotated[
+        str, Meta(description="PEM chain; with it the daemon speaks wss:// and https:// alone")
+    ] = ""
+    tls_key: Annotated[str, Meta(description="PEM key; empty takes it from tls_certificate")] = ""
+    transcripts_dir: Annotated[
+        str, Meta(description="folder for transcripts of every session; empty writes none")
+    ] = ""
+    transcripts_file_mb: Annotated[
+        float,
+        Meta(ge=0.01, le=1000.0, description="size after which a transcript's next part begins"),
+    ] = 10.0
+    transcripts_keep_mb: Annotated[
+        float, Meta(ge=1.0, le=1e6, description="size of all beyond which the oldest are removed")
+    ] = 1000.0
     endpoint_silence_ms: Annotated[
         int, Meta(ge=200, le=10_000, description="silence that ends an utterance")
     ] = _STREAMING.endpoint_silence_ms
@@ -97,6 +159,10 @@ class Config(Struct, frozen=True, kw_only=True):
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="least severe line logged")
     ] = "info"
+    log_format: Annotated[
+        Literal["auto", "text", "json", "journal"],
+        Meta(description="of the log; auto is journal under systemd, else text"),
+    ] = "auto"
 
 
 KEYS = {field.name: field for field in msgspec.structs.fields(Config)}
@@ -112,7 +178,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             _flag(key),
             metavar=key.rpartition("_")[2].upper(),
             default=argparse.SUPPRESS,
-            help=f"{_meta(key).description}: {_accepted(key)} (default: {field.default})",
+            help=f"{_meta(key).description}; {_accepted(key)} (default: {_shown(field.default)})",
         )
 
 
@@ -132,6 +198,17 @@ def read(flags: Mapping[str, str], environment: Mapping[str, str]) -> Config:
     for key in KEYS.keys() & flags.keys():
         values[key] = _convert(key, flags[key], _flag(key), strict=False)
     return Config(**values)
+
+
+def reloaded(running: Config, read: Config) -> tuple[Config, list[str], list[str]]:
+    """What `read` changes in a daemon that runs with `running`.
+
+    Returns the settings now in force, the keys that changed, and those that wait for a restart.
+    """
+    changed = [key for key in KEYS if getattr(running, key) != getattr(read, key)]
+    waiting = [key for key in changed if key in FIXED]
+    kept = {key: getattr(running, key) for key in waiting}
+    return replace(read, **kept), [key for key in changed if key not in FIXED], waiting
 
 
 def bounds(key: str) -> tuple[float, float]:
@@ -172,6 +249,8 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
 
 def _convert(key: str, value: object, origin: str, *, strict: bool) -> Any:
     """`value` in the type of `key`. strict: TOML has types of its own, text from a shell has not."""
+    if not strict and isinstance(value, str) and _kind(key) is tuple:
+        value = [item for item in value.replace(",", " ").split() if item]
     try:
         return msgspec.convert(value, KEYS[key].type, strict=strict)
     except msgspec.ValidationError:
@@ -185,13 +264,25 @@ def _unknown(what: str, name: str, accepted: list[str]) -> str:
 
 
 def _accepted(key: str) -> str:
-    kind = (get_args(KEYS[key].type) or (KEYS[key].type,))[0]
+    kind = _kind(key)
     if kind is str:
-        return "a text that is not empty"
+        return "a text that is not empty" if KEYS[key].default else "a path"
+    if kind is tuple:
+        return "a list of texts; in variables and flags with commas between"
     if kind in (int, float):
         low, high = bounds(key)
         return f"{'a whole number' if kind is int else 'a number'} from {low} to {high}"
-    return "one of " + ", ".join(get_args(kind))
+    return "one of " + ", ".join(get_args(get_args(KEYS[key].type)[0]))
+
+
+def _kind(key: str) -> Any:
+    """The plain type behind the annotations; Literal where there are choices."""
+    kind = get_args(KEYS[key].type)[0]
+    return get_origin(kind) or kind
+
+
+def _shown(default: object) -> object:
+    return "none" if default in ("", ()) else default
 
 
 def _meta(key: str) -> Meta:

@@ -1,6 +1,7 @@
 """How a connection may end: close code and reason (RFC 6455, 7.4), and what is said before.
 
-Only what the daemon itself decides; a frame above the limit is closed by the websocket layer.
+Only what the daemon itself decides; a frame above the limit is closed by the websocket layer. Codes
+from 4000 on are captiond's own.
 """
 
 from dataclasses import dataclass
@@ -32,6 +33,24 @@ OVERDUE = Farewell(
     1008,
     "no start message in time",
     Error(code="bad_order", message="no start message came in time", fatal=True),
+)
+IDLE = Farewell(
+    4000,
+    "idle",
+    Error(
+        code="idle",
+        message="nothing came for too long: send audio, silence included, or a flush now and then",
+        fatal=True,
+    ),
+)
+TIME_LIMIT = Farewell(
+    4001,
+    "time limit",
+    Error(
+        code="time_limit",
+        message="the session has lasted as long as it may; open another one",
+        fatal=True,
+    ),
 )
 INTERNAL = Farewell(
     1011,

@@ -90,4 +90,4 @@ class Lateness:
             return None
         self._told = now
         sheds = self._late and self.sheds_partials
-        return Lag(seconds=age, shedding="partials" if sheds else "nothing")
+        return Lag(seconds=round(age, 2), shedding="partials" if sheds else "nothing")

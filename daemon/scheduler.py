@@ -14,8 +14,8 @@ The policy:
   next one waits.
 * A partial never takes the last free slot where there are several: a final needs no luck.
 * Work joins between two rounds of the engine. With nothing to do the thread sleeps.
-* A round that fails is no verdict on all that was in it. Its finals are tried again, before anything
-  else and each alone in the engine; the one that fails alone has failed. Its partials are dropped.
+* A round that fails is no verdict on what was in it. Its finals are tried again, before anything else
+  and each alone in the engine; the one that fails at that has failed. Its partials are dropped.
 
 The queue is bounded by its users: one partial for each session, and the finals of as much audio as
 a session may have outstanding.
@@ -297,19 +297,19 @@ class Scheduler:
             self._finish(engine.step())
 
     def _give_up(self, engine: Engine, message: str) -> None:
-        """Empty the engine after a round that failed: one request has failed, several are retried.
+        """Empty the engine after a round that failed: what had a second try has failed.
 
         Should that fail too, the thread ends.
         """
         with self._changed:
             lost = list(self._running.values())
-            if len(lost) > 1:
+            failed = [work for work in lost if work.alone]
+            if not failed:
                 self._running.clear()
                 self._backlog.retry(lost)
         for work in lost:
             engine.cancel(work.request)
-        if len(lost) == 1:
-            self._finish([Failure(lost[0].request, message)])
+        self._finish([Failure(work.request, message) for work in failed])
 
     def _finish(self, results: list[Result]) -> None:
         """Deliver `results`; those of work that was cancelled meanwhile go nowhere."""

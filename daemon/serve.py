@@ -1,15 +1,21 @@
-"""The verb `serve`: configuration, log, engine and server put together. No policy of its own."""
+"""The verb `serve`: the process. Configuration, log, signals, service manager, engine and server.
+
+No policy of its own.
+"""
 
 import argparse
 import asyncio
+import faulthandler
 import logging
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from daemon import config
+from daemon import config, log
+from daemon.manager import Manager, ManagerError, inherited_sockets
 
 if TYPE_CHECKING:
     from daemon.server import Daemon
@@ -24,22 +30,42 @@ TOPOLOGY = Path("/sys/devices/system/cpu")
 # alone 0.465 and 0.484 s, beside one busy core 1.1 … 2.1 and 0.87 s.
 SPINS = "1000"
 
+BEAT = 5.0  # seconds between two reports to the service manager, at most
+
+logger = logging.getLogger(__name__)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """One flag for each key of the configuration."""
+    parser.epilog = (
+        "Each of these may also stand in the file, or in a variable such as CAPTIOND_PORT. SIGTERM "
+        "and Ctrl-C deliver what was spoken and end the daemon, a second one ends it at once; SIGHUP "
+        "reads file, tokens and certificate again."
+    )
     config.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT. 0: stopped as asked; 1: cannot serve; 2: wrong settings."""
+
+    def read() -> config.Config:
+        return config.read(vars(args), os.environ)
+
     try:
-        settings = config.read(vars(args), os.environ)
-    except config.ConfigError as error:
+        settings = read()
+        manager = Manager.from_environment(os.environ, os.getpid())
+        inherited = inherited_sockets(os.environ, os.getpid())
+    except (config.ConfigError, ManagerError) as error:
         return _fail(str(error), 2)
-    begin_log(settings.log_level)
+    log.begin(settings.log_level, settings.log_format, os.environ)
+    faulthandler.enable(
+        2
+    )  # standard error; the watchdog aborts: the log then has what every thread was doing
     os.environ.setdefault("GOMP_SPINCOUNT", SPINS)
+    logger.info("starting with the model %s; clients are welcome when it is loaded", settings.model)
     # Help and wrong settings are answered without the seconds that torch takes to import.
-    from daemon.server import Daemon, ListenError  # noqa: PLC0415
+    from daemon.listener import ListenError  # noqa: PLC0415
+    from daemon.server import Daemon  # noqa: PLC0415
     from model.engine import Engine  # noqa: PLC0415
     from model.load import ModelError  # noqa: PLC0415
     from model.start import start  # noqa: PLC0415
@@ -56,42 +82,93 @@ def run(args: argparse.Namespace) -> int:
         )
 
     async def main() -> None:
-        await serve(Daemon(settings, load_engine))
+        await serve(Daemon(settings, load_engine, inherited=inherited), manager, read)
 
     try:
         asyncio.run(main())
+    except config.ConfigError as error:
+        return _fail(str(error), 2)
     except (ListenError, ModelError) as error:
         return _fail(str(error), 1)
     return 0
 
 
-def begin_log(level: str) -> None:
-    """Log to standard error from `level` ("debug", "info", …) on.
-
-    What the websocket library says of every connection is shown from warnings on, or for debugging.
-    """
-    least = logging.getLevelNamesMapping()[level.upper()]
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=least,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
-    quieter = least if least == logging.DEBUG else max(least, logging.WARNING)
-    logging.getLogger("websockets").setLevel(quieter)
-
-
-async def serve(daemon: "Daemon") -> None:
-    """Run `daemon` until a signal asks it to stop; a second one insists."""
+async def serve(daemon: "Daemon", manager: Manager, read: Callable[[], config.Config]) -> None:
+    """Run `daemon` until a signal asks it to stop; a second one insists. SIGHUP takes over `read`."""
     loop = asyncio.get_running_loop()
-    signals = (signal.SIGTERM, signal.SIGINT)
-    for number in signals:
-        loop.add_signal_handler(number, daemon.stop)
+    handlers: dict[signal.Signals, Callable[[], None]] = {
+        signal.SIGTERM: lambda: _stop(daemon, manager),
+        signal.SIGINT: lambda: _stop(daemon, manager),
+        signal.SIGHUP: lambda: reload(daemon, manager, read),
+    }
+    for number, handler in handlers.items():
+        loop.add_signal_handler(number, handler)
+    reporting = asyncio.create_task(_report(daemon, manager))
+    beating = asyncio.create_task(_beat(daemon, manager))
     try:
         await daemon.start()
         await daemon.run()
+        logger.info("stopped")
     finally:
-        for number in signals:
+        reporting.cancel()
+        beating.cancel()
+        await asyncio.wait([reporting, beating])
+        for number in handlers:
             loop.remove_signal_handler(number)
+
+
+def _stop(daemon: "Daemon", manager: Manager) -> None:
+    daemon.stop()
+    manager.stopping(daemon.health.sentence)
+
+
+def reload(daemon: "Daemon", manager: Manager, read: Callable[[], config.Config]) -> None:
+    """Take over what `read` gives; where it is wrong, say so and go on as before."""
+    manager.reloading()
+    try:
+        settings = read()
+        changed, waiting = daemon.reload(settings)
+    except config.ConfigError as error:
+        logger.error("not reloaded, everything stays as it was: %s", error)  # noqa: TRY400 - it says all
+    else:
+        log.begin(settings.log_level, settings.log_format, os.environ)
+        logger.info("reloaded; changed: %s", ", ".join(changed) or "nothing")
+        if waiting:
+            logger.warning("these wait for a restart: %s", ", ".join(waiting))
+    manager.ready(daemon.health.sentence)
+
+
+async def _report(daemon: "Daemon", manager: Manager) -> None:
+    """Tell, once, that clients are welcome."""
+    await daemon.ready.wait()
+    health = daemon.health
+    logger.info(
+        "ready on %s (model %s, drafter %s, %.1f s)",
+        daemon.address,
+        health.model,
+        health.drafter or "none",
+        health.uptime,
+    )
+    manager.ready(health.sentence)
+
+
+async def _beat(daemon: "Daemon", manager: Manager) -> None:
+    """Keep the service manager informed, and its watchdog fed while decoding makes progress.
+
+    A daemon with nothing to do is fed, too; one whose model is stuck is not, nor is one whose event
+    loop is: this would not run.
+    """
+    pause = BEAT if manager.watchdog is None else min(BEAT, manager.watchdog / 3)
+    starved = False
+    while True:
+        health = daemon.health
+        manager.status(health.sentence)
+        if health.live:
+            manager.alive()
+        elif not starved:
+            logger.error("decoding is stuck: %s", health.sentence)
+        starved = not health.live
+        await asyncio.sleep(pause)
 
 
 def physical_cores(topology: Path = TOPOLOGY) -> int:

@@ -1,114 +1,104 @@
-"""The listener: who is let in, how the daemon is, and how it starts and stops.
+"""The daemon: how it starts, reloads and stops, and who gets a session.
 
 What happens inside a connection is daemon/connection.py's; nothing here reads a frame.
 
 Life cycle: `start` binds the port and begins to load the model; `run` serves until `stop` and
-leaves nothing behind. While the model loads, /healthz says so and websockets are refused by HTTP 503.
+leaves nothing behind. While the model loads websockets are refused by HTTP 503; on a socket that was
+handed over they wait, for there the service manager has promised them an answer.
 """
 
 import asyncio
-import json
 import logging
-import secrets
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
-from typing import Any, Literal
-from urllib.parse import urlsplit
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
-from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.asyncio.server import ServerConnection
 from websockets.http11 import Request, Response
-from websockets.typing import Subprotocol
 
-from daemon.config import Config
-from daemon.connection import Connection, Service
+from daemon.admission import Refusal, crowded, stranger, unauthorised
+from daemon.config import Config, reloaded
+from daemon.connection import Connection
+from daemon.doors import Tokens
+from daemon.health import Health, Status
+from daemon.http import Reply, Router, path, wants_websocket
+from daemon.listener import Listener
+from daemon.metrics import CONTENT_TYPE, Metrics
 from daemon.page import Page
 from daemon.scheduler import Engine, Scheduler
+from daemon.seat import Service
+from daemon.seats import Seats
+from daemon.tls import Tls
+from daemon.totals import Totals
+from daemon.transcripts import Transcripts
 from streaming.protocol import SUBPROTOCOL
 from streaming.segmenter import Settings
 
 logger = logging.getLogger(__name__)
 
-Status = Literal["ok", "warming_up", "stalled", "stopping"]
-
 METHODS = ("GET", "HEAD")
 WEBSOCKET_PATHS = ("/", "/v1")
-RETRY_AFTER = "5"  # seconds, for HTTP 503
-
-PING_INTERVAL = 20.0  # seconds: keeps proxies from closing a connection that is silent
-PEER_TIMEOUT = 60  # seconds that a client may neither answer nor read
-QUEUED_FRAMES = 4  # read ahead, each up to max_frame_bytes; a slow session must not hoard
 LAST_ROUND = 10.0  # seconds granted to the engine's last round
 
 
-class ListenError(Exception):
-    """The address cannot be bound; the message is a full sentence."""
-
-
 class Daemon:
-    """The captioning service on one port.
+    """The captioning service on one port, or on the sockets `inherited`.
 
-    load: makes the engine; called in the scheduler's thread. stalled_after: seconds without decode
-    progress, with work at hand, after which the daemon calls itself unhealthy.
+    load: makes the engine; called in the scheduler's thread. Raises ConfigError for tokens or a
+    certificate that cannot be used.
     """
 
     def __init__(
-        self, config: Config, load: Callable[[], Engine], *, stalled_after: float = 60.0
+        self,
+        config: Config,
+        load: Callable[[], Engine],
+        *,
+        inherited: Sequence[socket.socket] = (),
     ) -> None:
         self._config = config
-        self._stalled_after = stalled_after
-        self._settings = Settings(
-            vad_mode=config.vad_mode,
-            minimum_speech_ms=config.minimum_speech_ms,
-            endpoint_silence_ms=config.endpoint_silence_ms,
-            partial_interval_ms=config.partial_interval_ms,
-        )
+        self._tokens = Tokens.read(config.tokens_file)
+        self._tls = Tls.of(config)
+        self._inherited = inherited
         self._scheduler = Scheduler(load, asyncio.get_running_loop())
+        self._metrics = Metrics(Totals(), lambda: self.health)
+        self._transcripts = self._write_transcripts()
         self._page = Page()
         self._service: Service | None = None  # once the engine is warm
-        self._sockets: set[ServerConnection] = set()  # every TCP connection, handshake or not
-        self._admitted: set[ServerConnection] = set()  # those that take up a session
+        self._seats = Seats()
+        self._admitted: dict[ServerConnection, str] = {}  # those that take up a session: label
         self._connections: set[Connection] = set()
         self._stop_requested = asyncio.Event()
         self._stop_insisted = asyncio.Event()
         self._began = time.monotonic()
-        self._server: Server
         self._warm: asyncio.Future[Engine]
+        self._listener = Listener(
+            self._handle, self._answer, config, self._tls.context if self._tls else None
+        )
+        self._router = Router(
+            {
+                "/livez": lambda _: self.health.livez(),
+                "/readyz": lambda _: self.health.readyz(),
+                "/healthz": self._known_only(Health.healthz),
+                "/metrics": self._known_only(self._metrics_text),
+            }
+            | dict.fromkeys(WEBSOCKET_PATHS, self._point_out)
+        )
         self.ready = asyncio.Event()
         """Set when clients are welcome."""
 
     @property
     def port(self) -> int:
         """The port bound by `start`, also where the configuration says 0."""
-        return int(self._server.sockets[0].getsockname()[1])
+        return self._listener.port
 
     async def start(self) -> None:
         """Bind the port and begin to load the model. Raises ListenError."""
-        try:
-            self._server = await self._listen()
-        except OSError as error:
-            host, port = self._config.host, self._config.port
-            raise ListenError(f"cannot listen on {host}, port {port}: {error.strerror}") from None
+        await self._listener.open(self._inherited)
         self._warm = asyncio.wrap_future(self._scheduler.start())
-
-    async def _listen(self) -> Server:
-        return await serve(
-            self._handle,
-            self._config.host,
-            self._config.port,
-            # PCM hardly shrinks by deflate, which would cost more than the audio's own processing.
-            compression=None,
-            create_connection=_tracked(self._sockets),
-            select_subprotocol=_select_subprotocol,
-            process_request=self._answer,
-            max_size=self._config.max_frame_bytes,
-            max_queue=QUEUED_FRAMES,
-            ping_interval=PING_INTERVAL,
-            # Pongs wait behind audio while reading is paused, so their absence proves nothing; the
-            # kernel finds dead peers instead (_watch_peer).
-            ping_timeout=None,
-        )
 
     async def run(self) -> None:
         """Serve until `stop`. Raises what loading the engine raises."""
@@ -120,6 +110,7 @@ class Daemon:
                 self._welcome(self._warm.result())
                 await stop
         finally:
+            self._stop_requested.set()  # also where the engine cannot be had: handshakes may wait for it
             stop.cancel()
             self._warm.cancel()
             await self._drain()
@@ -127,44 +118,90 @@ class Daemon:
             patience = LAST_ROUND if self._service is not None else 0.0
             if not await asyncio.to_thread(self._scheduler.stop, patience) and patience:
                 logger.error("the engine hangs in a round and is abandoned")
+            if self._transcripts is not None:
+                await asyncio.to_thread(self._transcripts.stop)
 
     def stop(self) -> None:
         """Ask `run` to finish: pending finals are still delivered. Asked twice, it drops them."""
         if self._stop_requested.is_set():
+            logger.warning("asked to stop again: pending finals are dropped")
             self._stop_insisted.set()
+        else:
+            logger.info(
+                "stopping: %d sessions get up to %g s for their finals",
+                len(self._connections),
+                self._config.shutdown_seconds,
+            )
         self._stop_requested.set()
+
+    def reload(self, config: Config) -> tuple[list[str], list[str]]:
+        """Take over what can change in a daemon that runs; sessions that have begun keep theirs.
+
+        Tokens and certificate are read anew in any case. Returns the keys that changed, and those
+        that wait for a restart. Raises ConfigError, and nothing has changed.
+        """
+        config, changed, waiting = reloaded(self._config, config)
+        tokens = Tokens.read(config.tokens_file)
+        if self._tls is not None:
+            self._tls.reload()
+        self._config, self._tokens = config, tokens
+        if self._service is not None:
+            self._welcome(self._service.engine)
+        return changed, waiting
 
     @property
     def status(self) -> Status:
-        """What /healthz says first."""
+        """The daemon's state in a word."""
         if self._stop_requested.is_set():
             return "stopping"
         if self._service is None:
             return "warming_up"
-        return "stalled" if self._scheduler.facts().idle > self._stalled_after else "ok"
+        return (
+            "stalled" if self._scheduler.facts().idle > self._config.stalled_after_seconds else "ok"
+        )
+
+    @property
+    def health(self) -> Health:
+        """How the daemon is, now."""
+        facts = self._scheduler.facts()
+        return Health(
+            status=self.status,
+            facts=facts,
+            sessions=len(self._admitted),
+            parked=self._seats.waiting,
+            totals=self._metrics.totals,
+            model=None if self._service is None else self._service.engine.name,
+            drafter=None if self._service is None else self._service.engine.drafter,
+            uptime=time.monotonic() - self._began,
+            full=len(self._admitted) >= self._config.max_sessions,
+            late=facts.lag > self._config.max_lag_seconds,
+        )
+
+    @property
+    def address(self) -> str:
+        """The URL for clients on this machine."""
+        return f"{'ws' if self._tls is None else 'wss'}://{self._listener.address}"
 
     def _welcome(self, engine: Engine) -> None:
-        self._service = Service(self._config, self._settings, self._scheduler, engine)
-        seconds = time.monotonic() - self._began
-        host = f"[{self._config.host}]" if ":" in self._config.host else self._config.host
-        address = f"ws://{host}:{self.port}"
-        logger.info(
-            "ready on %s (model %s, drafter %s, %.1f s)",
-            address,
-            engine.name,
-            engine.drafter or "none",
-            seconds,
+        """Serve new sessions by the configuration in force."""
+        config = self._config
+        settings = Settings(
+            vad_mode=config.vad_mode,
+            minimum_speech_ms=config.minimum_speech_ms,
+            endpoint_silence_ms=config.endpoint_silence_ms,
+            partial_interval_ms=config.partial_interval_ms,
+        )
+        self._service = Service(
+            config, settings, self._scheduler, engine, self._metrics, self._transcripts
         )
         self.ready.set()
 
     async def _drain(self) -> None:
         """Refuse the new, finish the old, then drop what is left."""
-        self._server.close(close_connections=False)
+        self._listener.close(keep=set(self._admitted))
         for connection in list(self._connections):
             connection.shut_down()
-        for idle in self._sockets - self._admitted:
-            idle.transport.abort()
-        closed = asyncio.create_task(self._server.wait_closed())
+        closed = asyncio.create_task(self._settled())
         insisted = asyncio.create_task(self._stop_insisted.wait())
         await asyncio.wait(
             {closed, insisted},
@@ -172,81 +209,81 @@ class Daemon:
             return_when=asyncio.FIRST_COMPLETED,
         )
         insisted.cancel()
-        if self._sockets:
-            logger.warning("%d connections are dropped before their end", len(self._sockets))
-        for late in list(self._sockets):
-            late.transport.abort()
+        late = set(self._listener.sockets)
+        if late:
+            logger.warning("%d connections are dropped before their end", len(late))
+        self._listener.drop(late)
+        await self._listener.wait_closed()
+        self._seats.abandon()
         await closed
 
-    def _answer(self, socket: ServerConnection, request: Request) -> Response | None:
+    async def _settled(self) -> None:
+        """Until every client is gone, and what its transcript awaits is written."""
+        await self._listener.wait_closed()
+        await self._seats.clear()
+
+    async def _answer(self, socket: ServerConnection, request: Request) -> Response | None:
         """Reply to a request before it becomes a websocket; None lets it become one."""
         if request.method not in METHODS:
             text = f"{request.method} is not served here: use {' or '.join(METHODS)}\n"
-            response = socket.respond(HTTPStatus.METHOD_NOT_ALLOWED, text)
-            response.headers["Allow"] = ", ".join(METHODS)
-            return response
-        reply = self._route(socket, request)
-        if reply is not None and request.method == "HEAD":
-            reply.body = b""  # its length stays told (RFC 9110, 9.3.2)
-        return reply
-
-    def _route(self, socket: ServerConnection, request: Request) -> Response | None:
-        path = urlsplit(request.path).path
-        if path == "/healthz":
-            return self._health(socket)
-        upgrades = [value.lower() for value in request.headers.get_all("Upgrade")] == ["websocket"]
-        if not upgrades and (response := self._page.answer(path, request)) is not None:
-            return response
-        if path not in WEBSOCKET_PATHS:
-            text = f"nothing is here: captions are at / (websocket, {SUBPROTOCOL}), health at /healthz\n"
-            return socket.respond(HTTPStatus.NOT_FOUND, text)
-        if not upgrades:
-            return self._point_out(socket)
-        offered = _offered(request)
-        if offered and SUBPROTOCOL not in offered:
-            text = f"unknown subprotocol {', '.join(offered)}: this daemon speaks {SUBPROTOCOL}\n"
-            return socket.respond(HTTPStatus.BAD_REQUEST, text)
-        return self._admit(socket)
-
-    def _point_out(self, socket: ServerConnection) -> Response:
-        """Tell a plain request that a websocket is wanted; or what refuses one now: a browser hears
-        nothing of why its websocket failed, so the page asks in this way.
-        """
-        reason = self._obstacle()
-        if reason is not None:
-            return _refuse(socket, reason)
-        text = f"this is captiond: connect by websocket, subprotocol {SUBPROTOCOL}\n"
-        response = socket.respond(HTTPStatus.UPGRADE_REQUIRED, text)
-        response.headers["Upgrade"] = "websocket"
+            allow = {"Allow": ", ".join(METHODS)}
+            return Reply(HTTPStatus.METHOD_NOT_ALLOWED, text, headers=allow).response(socket)
+        response = await self._respond(socket, request)
+        if response is not None and request.method == "HEAD":
+            response.body = b""  # its length stays told (RFC 9110, 9.3.2)
         return response
 
-    def _obstacle(self) -> str | None:
-        """Why there is no session for anyone more; None where there is one."""
-        status, lag = self.status, self._scheduler.facts().lag
-        if status != "ok":
-            return f"captiond is {status.replace('_', ' ')}\n"
-        if lag > self._config.max_lag_seconds:
-            return f"captiond is overloaded: finals are {lag:.0f} s late\n"
-        if len(self._admitted) >= self._config.max_sessions:
-            return f"all {self._config.max_sessions} sessions are taken\n"
-        return None
+    async def _respond(self, socket: ServerConnection, request: Request) -> Response | None:
+        if not wants_websocket(request):
+            page = self._page.answer(path(request), request)
+            return page or self._router.answer(request).response(socket)
+        if path(request) not in WEBSOCKET_PATHS:
+            return self._router.answer(request).response(socket)
+        refusal = await self._admit(socket, request)
+        if refusal is None:
+            return None
+        self._metrics.totals.refused[refusal.reason] += 1
+        return refusal.reply.response(socket)
 
-    def _admit(self, socket: ServerConnection) -> Response | None:
+    async def _admit(self, socket: ServerConnection, request: Request) -> Refusal | None:
         """Take up a session, or say why there is none."""
-        reason = self._obstacle()
-        if reason is not None:
-            return _refuse(socket, reason)
+        guest = stranger(request.headers, self._tokens, self._config.allowed_origins)
+        if isinstance(guest, Refusal):
+            return guest
+        if self._inherited:
+            await self._warmth()
+        taken = Counter(self._admitted.values())[guest]
+        refusal = crowded(
+            self.health, self._config, of_token=taken, returning=self._returns(request)
+        )
+        if refusal is not None:
+            return refusal
         # The task that opens this connection ends with it, also if it never comes to the handler.
         task = asyncio.current_task()
         assert task is not None
-        self._admitted.add(socket)
-        task.add_done_callback(lambda _: self._admitted.discard(socket))
+        self._admitted[socket] = guest
+        task.add_done_callback(lambda _: self._admitted.pop(socket, None))
         return None
+
+    def _returns(self, request: Request) -> bool:
+        """Whether the client says that it comes back to a session that there is."""
+        names = parse_qs(urlsplit(request.path).query).get("resume", [])
+        return any(name in self._seats for name in names)
+
+    async def _warmth(self) -> None:
+        """Until the engine is warm, or will not be."""
+        ready = asyncio.create_task(self.ready.wait())
+        stop = asyncio.create_task(self._stop_requested.wait())
+        try:
+            await asyncio.wait({ready, stop}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ready.cancel()
+            stop.cancel()
 
     async def _handle(self, socket: ServerConnection) -> None:
         """One connection, from the end of its handshake."""
         assert self._service is not None, "admitted before the engine was warm"
-        connection = Connection(socket, secrets.token_hex(4), self._service)
+        connection = Connection(socket, self._admitted[socket], self._service, self._seats)
         self._connections.add(connection)
         if self._stop_requested.is_set():  # between its handshake and now
             connection.shut_down()
@@ -254,79 +291,45 @@ class Daemon:
             await connection.run()
         finally:
             self._connections.discard(connection)
-            self._admitted.discard(socket)
+            self._admitted.pop(socket, None)
 
-    def _health(self, socket: ServerConnection) -> Response:
-        facts = self._scheduler.facts()
-        status = self.status
-        body = {
-            "status": status,
-            "model": None if self._service is None else self._service.engine.name,
-            "sessions": len(self._admitted),
-            "waiting": facts.waiting,
-            "running": facts.running,
-            "lag_seconds": round(facts.lag, 3),
-            "finals": facts.finals,
-            "partials": facts.partials,
-            "superseded": facts.superseded,
-            "failed": facts.failed,
-        }
-        code = HTTPStatus.OK if status == "ok" else HTTPStatus.SERVICE_UNAVAILABLE
-        response = socket.respond(code, json.dumps(body) + "\n")
-        del response.headers["Content-Type"]  # assignment adds to what is there
-        response.headers["Content-Type"] = "application/json"
-        return response
+    def _write_transcripts(self) -> Transcripts | None:
+        config, loop, totals = self._config, asyncio.get_running_loop(), self._metrics.totals
+        if not config.transcripts_dir:
+            return None
 
+        def failed() -> None:
+            totals.transcript_errors += 1
 
-def _tracked(sockets: set[ServerConnection]) -> type[ServerConnection]:
-    """A connection class that keeps its living instances in `sockets`.
+        return Transcripts(
+            config.transcripts_dir,
+            config.transcripts_file_mb,
+            config.transcripts_keep_mb,
+            failed=lambda: loop.call_soon_threadsafe(failed),
+        )
 
-    The library knows those after the handshake only, and a silent TCP connection delays the end.
-    """
+    def _known_only(self, answer: Callable[[Health], Reply]) -> Callable[[Request], Reply]:
+        """`answer` for those with a token, where there are tokens."""
 
-    class Tracked(ServerConnection):
-        def connection_made(self, transport: asyncio.BaseTransport) -> None:
-            super().connection_made(transport)
-            sockets.add(self)
-            _watch_peer(transport.get_extra_info("socket"))
+        def guarded(request: Request) -> Reply:
+            known = self._tokens.label(request.headers) is not None
+            return answer(self.health) if known else unauthorised()
 
-        def connection_lost(self, exc: Exception | None) -> None:
-            sockets.discard(self)
-            super().connection_lost(exc)
+        return guarded
 
-    return Tracked
+    def _point_out(self, request: Request) -> Reply:
+        """Tell a plain request that a websocket is wanted; or what refuses one now: a browser hears
+        nothing of why its websocket failed, so the page asks in this way.
+        """
+        guest = stranger(request.headers, self._tokens, self._config.allowed_origins)
+        if isinstance(guest, Refusal):
+            return guest.reply
+        taken = Counter(self._admitted.values())[guest]
+        refusal = crowded(self.health, self._config, of_token=taken, returning=False)
+        if refusal is not None:
+            return refusal.reply
+        text = f"this is captiond: connect by websocket, subprotocol {SUBPROTOCOL}\n"
+        return Reply(HTTPStatus.UPGRADE_REQUIRED, text, headers={"Upgrade": "websocket"})
 
-
-def _watch_peer(connection: socket.socket) -> None:
-    """Have the kernel end the connection when the peer is gone, or reads nothing, for PEER_TIMEOUT.
-
-    Keepalive probes serve silent connections, TCP_USER_TIMEOUT those with data under way, a closed
-    window included (tcp(7)).
-    """
-    probes = 3
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (
-        (socket.TCP_KEEPIDLE, PEER_TIMEOUT // 2),
-        (socket.TCP_KEEPINTVL, PEER_TIMEOUT // 2 // probes),
-        (socket.TCP_KEEPCNT, probes),
-        (socket.TCP_USER_TIMEOUT, PEER_TIMEOUT * 1000),
-    ):
-        connection.setsockopt(socket.IPPROTO_TCP, option, value)
-
-
-def _offered(request: Request) -> list[str]:
-    lines = request.headers.get_all("Sec-WebSocket-Protocol")
-    return [name.strip() for line in lines for name in line.split(",")]
-
-
-def _select_subprotocol(
-    _socket: ServerConnection, offered: Sequence[Subprotocol]
-) -> Subprotocol | None:
-    """A client that offers none is served as captiond.v1; `_answer` has refused all others."""
-    return Subprotocol(SUBPROTOCOL) if SUBPROTOCOL in offered else None
-
-
-def _refuse(socket: ServerConnection, reason: str) -> Response:
-    response = socket.respond(HTTPStatus.SERVICE_UNAVAILABLE, reason)
-    response.headers["Retry-After"] = RETRY_AFTER
-    return response
+    def _metrics_text(self, _health: Health) -> Reply:
+        return Reply(HTTPStatus.OK, self._metrics.text(), CONTENT_TYPE)

@@ -7,16 +7,19 @@ wall clock. This file needs nothing but msgspec, so that a client installs witho
 A client's messages are read strictly, a daemon's tolerantly: unknown fields in them are passed
 over, so that a newer daemon can add fields without breaking older clients.
 
-    client → start, binary audio, flush, stop
-    → client ready, speech, partial, final, lag, error, closed
+    client → start or resume, binary audio, flush, stop
+    → client ready, speech, partial, final, lag, heard, error, closed
 
 `schema()` gives the whole protocol as JSON Schema; `docs/protocol.schema.json` is its copy, written
 by `python -m streaming.protocol > docs/protocol.schema.json`.
 """
 
+import difflib
 import json
+import re
 import sys
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 from msgspec import Meta, Struct
@@ -36,6 +39,9 @@ ErrorCode = Literal[
     "bad_order",  # audio, flush or stop before start; a second start; anything after stop
     "bad_audio",  # NaN, infinity, or a binary frame in another format than announced
     "bad_request",  # a start whose values this daemon cannot serve (a language the model lacks)
+    "bad_resume",  # the session to resume is not known (any more), or has moved on
+    "idle",  # nothing came for too long; the finals of all that was spoken have been sent
+    "time_limit",  # the session has lasted as long as it may; as with "idle"
     "decode_failed",  # one utterance could not be recognised; its final is empty
     "shutting_down",  # the daemon stops; the finals of all that was spoken have been sent
     "internal",  # a fault of the daemon's own
@@ -68,6 +74,7 @@ class Start(_FromClient, tag="start", frozen=True):
     temperature: 0 is greedy and deterministic; above 0 samples, reproducibly for a given `seed`.
     partials: whether hypotheses of unfinished utterances are wanted.
     prompt: text that Whisper is given as what came before (names, spelling, style).
+    resumable: whether the session shall outlive its connection for a while, see `Resume`.
     """
 
     encoding: Encoding = "s16le"
@@ -79,6 +86,23 @@ class Start(_FromClient, tag="start", frozen=True):
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
     partials: bool = True
     prompt: Annotated[str, Meta(max_length=1_000)] = ""
+    resumable: bool = False
+
+
+class Resume(_FromClient, tag="resume", frozen=True):
+    """In place of `start`: goes on with a session whose connection was lost.
+
+    session, key: from its `ready`. finals: how many of its finals have come. heard: the first byte of
+    its audio that can still be sent again; what a `heard` or `ready` message told, or less.
+
+    The answer is `ready`, then everything after the last of those finals; `speech` messages may come a
+    second time. The client sends its audio again from the byte on that `ready` names.
+    """
+
+    session: Annotated[str, Meta(max_length=40)]
+    key: Annotated[str, Meta(max_length=100)]
+    finals: Annotated[int, Meta(ge=0)]
+    heard: Annotated[int, Meta(ge=0)]
 
 
 class Flush(_FromClient, tag="flush", frozen=True):
@@ -91,21 +115,28 @@ class Stop(_FromClient, tag="stop", frozen=True):
 
 class Limits(Struct, frozen=True, kw_only=True):
     """What this daemon takes: `frame_bytes` is the largest frame, `utterance_seconds` the longest
-    utterance, `buffered_seconds` how much audio may wait before the daemon stops reading.
+    utterance, `buffered_seconds` how much audio may wait before the daemon stops reading,
+    `resume_seconds` how long a session outlives its connection, 0 if it does not.
     """
 
     frame_bytes: int
     utterance_seconds: float
     buffered_seconds: float
+    resume_seconds: float = 0.0
 
 
 class Ready(_FromDaemon, tag="ready", frozen=True):
-    """The answer to `start`: audio may flow. `drafter` is null where decoding is plain greedy."""
+    """The answer to `start` and `resume`: audio may flow, from byte `heard` of it on.
+
+    drafter: null where decoding is plain greedy. key: what `resume` must bring; null: it is no use.
+    """
 
     session: str
     model: str
     drafter: str | None
     limits: Limits
+    key: str | None = None
+    heard: int = 0
 
 
 class Speech(_FromDaemon, tag="speech", frozen=True):
@@ -165,6 +196,12 @@ class Lag(_FromDaemon, tag="lag", frozen=True):
     shedding: Literal["nothing", "partials"]
 
 
+class Heard(_FromDaemon, tag="heard", frozen=True):
+    """The first `bytes` of the audio are safe; only for sessions that can be resumed."""
+
+    bytes: int
+
+
 class Error(_FromDaemon, tag="error", frozen=True):
     """Something went wrong. `fatal`: the session is over and the socket will close.
 
@@ -199,8 +236,8 @@ class _Tagged(Struct):
 
 M = TypeVar("M")
 
-ClientMessage = Start | Flush | Stop
-ServerMessage = Ready | Speech | Partial | Final | Lag | Error | Closed
+ClientMessage = Start | Resume | Flush | Stop
+ServerMessage = Ready | Speech | Partial | Final | Lag | Heard | Error | Closed
 
 _client_decoder = msgspec.json.Decoder(ClientMessage)
 _server_decoder = msgspec.json.Decoder(ServerMessage)
@@ -226,7 +263,7 @@ def _decode(decoder: msgspec.json.Decoder[M], text: str) -> M:
     try:
         return decoder.decode(text)
     except msgspec.ValidationError as error:
-        raise ProtocolError("bad_message", f"{error}; {_accepted(decoder, text)}") from None
+        raise ProtocolError("bad_message", _what_is_wrong(decoder, text, str(error))) from None
     except msgspec.DecodeError as error:
         raise ProtocolError("bad_json", f"text frames carry JSON: {error}") from None
     except UnicodeEncodeError:
@@ -235,18 +272,51 @@ def _decode(decoder: msgspec.json.Decoder[M], text: str) -> M:
         raise ProtocolError("bad_json", "text frames carry JSON, not so deeply nested") from None
 
 
-def _accepted(decoder: msgspec.json.Decoder[M], text: str) -> str:
-    """What would be accepted: the fields of the message type meant, else the types."""
-    fields: dict[Any, tuple[str, ...]] = {
-        kind.__struct_config__.tag: kind.__struct_fields__ for kind in get_args(decoder.type)
-    }
+def _what_is_wrong(decoder: msgspec.json.Decoder[M], text: str, complaint: str) -> str:
+    """One sentence for people: the field that is wrong and what it may be, or what is missing."""
+    kinds: dict[Any, Any] = {kind.__struct_config__.tag: kind for kind in get_args(decoder.type)}
     try:
-        kind = msgspec.json.decode(text, type=_Tagged).type
+        name = msgspec.json.decode(text, type=_Tagged).type
     except (msgspec.DecodeError, RecursionError):  # no object, no type, or broken further on
-        kind = None
-    if kind not in fields:
-        return f"a message is an object whose `type` is one of: {', '.join(fields)}"
-    return f"the fields of `{kind}`: {', '.join(fields[kind]) or 'none'}"
+        name = None
+    if name not in kinds:
+        unknown_type = "" if name is None else f"unknown type {name!r}: "
+        return f"{unknown_type}a message is an object whose `type` is one of: {', '.join(kinds)}"
+    fields = {field.name: field for field in msgspec.structs.fields(kinds[name])}
+    known = f"the fields of `{name}`: {', '.join(fields) or 'none'}"
+    if unknown := re.search(r"unknown field `(.*)`", complaint, re.DOTALL):
+        close = difflib.get_close_matches(unknown[1][:40], fields, n=1)  # a name may be long
+        guess = f" (did you mean `{close[0]}`?)" if close else ""
+        return f"`{name}` has no field `{unknown[1]}`{guess}; {known}"
+    if missing := re.search(r"missing required field `(\w+)`", complaint):
+        return f"`{name}` needs the field `{missing[1]}`; {known}"
+    if (wrong := re.search(r"at `\$\.(\w+)", complaint)) and wrong[1] in fields:
+        return f"`{wrong[1]}` of `{name}` must be {_accepted(fields[wrong[1]].type)}"
+    return f"{complaint}; {known}"
+
+
+def _accepted(kind: Any) -> str:
+    """A type in words, its bounds included."""
+    options, bounds = get_args(kind), Meta()
+    if get_origin(kind) is Annotated:
+        kind, bounds = options[0], next(one for one in options[1:] if isinstance(one, Meta))
+        options = get_args(kind)
+    origin = get_origin(kind) or kind
+    if origin is Literal:
+        return "one of " + ", ".join(options)
+    if origin in (Union, UnionType):
+        return ", or ".join(map(_accepted, options))
+    if origin in (int, float):
+        number = "a whole number" if origin is int else "a number"
+        upper = f" to {bounds.le}" if bounds.le is not None else " on"
+        return number if bounds.ge is None else f"{number} from {bounds.ge}{upper}"
+    if origin is str:
+        return (
+            f"a text of at most {bounds.max_length} characters" if bounds.max_length else "a text"
+        )
+    if origin is list:
+        return f"a list of 1 to {bounds.max_length} of these, each {_accepted(options[0])}"
+    return {bool: "true or false", NoneType: "null"}.get(origin, "as documented")
 
 
 def schema() -> dict[str, Any]:

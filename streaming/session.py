@@ -117,14 +117,14 @@ def _final(decode: Decode, hypothesis: Hypothesis, ms: float) -> Final:
         end=decode.stop / SAMPLE_RATE,
         text=hypothesis.text.strip(),
         language=hypothesis.language,
-        no_speech=hypothesis.no_speech,
-        mean_logprob=hypothesis.mean_logprob,
+        no_speech=round(hypothesis.no_speech, 4),
+        mean_logprob=round(hypothesis.mean_logprob, 4),
         decode=DecodeFigures(
             rounds=hypothesis.rounds,
             proposed=hypothesis.proposed,
             accepted=hypothesis.accepted,
             reused=hypothesis.reused,
-            ms=ms,
+            ms=round(ms, 1),
         ),
     )
 
@@ -176,6 +176,11 @@ class Session:
         Each counts as LEAST_BACKLOG at least, so that this bounds the recogniser's work, too.
         """
         return sum(max(samples, LEAST_BACKLOG) for samples in self._decoding.values())
+
+    @property
+    def received(self) -> int:
+        """Samples at 16 kHz that came so far, refused ones included."""
+        return self._decoder.received
 
     @property
     def unheard(self) -> bool:

@@ -1,3 +1,4 @@
+import logging
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -6,6 +7,17 @@ import torch
 from playwright.async_api import Browser
 
 from tests.browser import chromium, sound_file
+
+
+@pytest.fixture(autouse=True)
+def _log_restored() -> Iterator[None]:
+    """What a test begins to log, and how, ends with it."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logging.getLogger("websockets").setLevel(logging.NOTSET)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
+from msgspec import structs
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
@@ -76,9 +77,10 @@ class Peer:
 
     @property
     def start(self) -> Start:
+        """What the caller asked for; whether it can be resumed is the library's own wish."""
         first = self.messages[0]
         assert isinstance(first, Start)
-        return first
+        return structs.replace(first, resumable=False)
 
     async def receive(self) -> ClientMessage | bytes:
         data = await self.websocket.recv()

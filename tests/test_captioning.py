@@ -83,7 +83,7 @@ def test_partials_are_wanted_where_someone_sees_them(
 def test_a_wrong_value_is_named(value: str, tmp_path: Path, capsys: Capture) -> None:
     with standin_thread() as server:
         assert caption(server, wav(tmp_path / "a.wav"), "--temperature", value) == 1
-    assert "$.temperature" in capsys.readouterr().err
+    assert "`temperature` of `start` must be a number from 0.0 to 2.0" in capsys.readouterr().err
     assert server.peers == []
 
 

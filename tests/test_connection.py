@@ -153,7 +153,7 @@ async def test_a_client_that_vanishes_in_mid_word_frees_everything(
                 client.socket.transport.abort()
             await until(lambda: not daemon._connections)
         assert len(caplog.records) == 1
-        assert "over (1006" in caplog.text
+        assert "its client vanished" in caplog.text
         facts = daemon._scheduler.facts()
         assert (facts.waiting, facts.running) == (0, 0)
         engine.release()
@@ -210,11 +210,12 @@ async def test_a_client_that_sends_too_fast_is_paused_and_nothing_is_lost() -> N
 
         pouring = asyncio.create_task(pour())
         await until(lambda: not connection._may_read.is_set())
-        assert connection._session is not None
-        backlog = connection._session.backlog_samples
+        assert connection._seat is not None
+        session = connection._seat._session
+        backlog = session.backlog_samples
         for _ in range(20):  # turns of the loop in which more could be read
             await health(daemon)
-        assert connection._session.backlog_samples == backlog
+        assert session.backlog_samples == backlog
         engine.release()
         await client.hear_all()
         await pouring
@@ -243,7 +244,7 @@ async def test_a_paused_client_that_vanishes_is_noticed_behind_what_it_sent(
 ) -> None:
     """Audio that waits to be read, here or in the kernel, is read and thrown away."""
     # Where the kernel holds the rest nothing is read, and only what is written meets a closed door.
-    monkeypatch.setattr("daemon.server.PING_INTERVAL", 0.1)
+    monkeypatch.setattr("daemon.listener.PING_INTERVAL", 0.1)
     engine = ScriptedEngine()
     engine.hold()
     async with serving(engine, max_buffered_seconds=1.0) as daemon, calling(daemon) as client:
@@ -351,7 +352,7 @@ async def test_late_finals_are_announced_and_their_return_too(
         assert lag.seconds >= 0.05
         assert lag.shedding == "partials"
         again = await client.hear_until(Lag)
-        assert again.seconds >= lag.seconds + 0.05
+        assert again.seconds >= lag.seconds + 0.04  # both are rounded
         engine.release()
         while (await client.hear_until(Lag)).shedding != "nothing":
             pass

@@ -17,7 +17,7 @@ DOCUMENTED = (Path(__file__).parents[1] / "docs" / "protocol.md").read_text(enco
 
 
 def test_all_are_looked_at() -> None:
-    assert set(NAMED) == {"NORMAL", "SHUTTING_DOWN", "OVERDUE", "INTERNAL"}
+    assert set(NAMED) == {"NORMAL", "SHUTTING_DOWN", "OVERDUE", "IDLE", "TIME_LIMIT", "INTERNAL"}
 
 
 @pytest.mark.parametrize("ending", FAREWELLS, ids=repr)

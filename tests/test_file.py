@@ -257,7 +257,7 @@ def test_zero_is_no_default(
         monkeypatch.setattr("sys.stdin", file)
         assert caption(server, "-", flag, "0") == 1
     assert server.peers == []
-    assert f"$.{flag.strip('-')}" in capsys.readouterr().err
+    assert f"`{flag.strip('-')}` of `start` must be" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("value", ["8000", "0"])

@@ -1,6 +1,7 @@
 """The arrows between the rooms, read off the source: nothing points upward."""
 
 import ast
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("clients", "daemon", "model", "streaming")
 ALLOWED = {
-    "clients": {"streaming.protocol"},
+    "clients": {"streaming.protocol", "streaming.cues"},  # neither needs more than msgspec
     "daemon": {"streaming", "model"},
     "model": set[str](),
     "streaming": set[str](),
@@ -63,7 +64,13 @@ def test_the_protocol_needs_msgspec_alone() -> None:
     """A client installs without numpy and torch."""
     names = imports(ROOT / "streaming" / "protocol.py")
     roots = {name.split(".")[0] for name in names}
-    assert roots <= {"msgspec", "typing", "math", "json", "sys", "re", "struct", "difflib"}
+    assert roots <= {"msgspec", "typing", "types", "math", "json", "sys", "re", "struct", "difflib"}
+
+
+def test_cues_need_the_protocol_alone() -> None:
+    names = imports(ROOT / "streaming" / "cues.py")
+    modules = {name for name in names if name.split(".")[0] not in sys.stdlib_module_names}
+    assert all(within(name, {"streaming.protocol"}) for name in modules)
 
 
 def test_tests_are_flat_and_named_after_what_they_test() -> None:

@@ -281,7 +281,10 @@ def test_the_native_format_goes_into_start(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     ("fake", "complaint"),
     [
-        (FakeSounddevice(devices=(), default=-1), "no default microphone"),
+        (
+            FakeSounddevice(devices=(), default=-1),
+            "Is one plugged in, and does `arecord -l` list it?",
+        ),
         (FakeSounddevice(PortAudioError("Device unavailable")), "does not open: Device unavail"),
     ],
 )

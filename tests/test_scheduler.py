@@ -345,6 +345,24 @@ async def test_the_final_that_fails_alone_has_failed(caplog: pytest.LogCaptureFi
         await clients.expect("x0f", "a0f", "c0f", "d0f")
 
 
+async def test_a_fault_that_passes_costs_nothing() -> None:
+    """Also where one final alone was in the round."""
+    rounds = 0
+
+    def text(_request: Request) -> str:
+        nonlocal rounds
+        rounds += 1
+        if rounds == 1:
+            raise RuntimeError("a passing fault")
+        return "heard"
+
+    async with scheduling(ScriptedEngine(text=text)) as clients:
+        clients.submit("a0f")
+        await clients.expect("a0f")
+        assert isinstance(clients.results["a0f"], Hypothesis)
+        assert clients.scheduler.facts().failed == 0
+
+
 async def test_a_session_that_leaves_is_not_tried_again() -> None:
     """Its work of the failed round is gone from the engine and from the queue."""
 

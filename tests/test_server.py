@@ -13,7 +13,8 @@ from websockets.http11 import Response
 from websockets.typing import Subprotocol
 
 from daemon.config import Config
-from daemon.server import PEER_TIMEOUT, Daemon, ListenError
+from daemon.listener import PEER_TIMEOUT, ListenError
+from daemon.server import Daemon
 from streaming.protocol import SUBPROTOCOL, Closed, Error, Final, Ready, Start, Stop
 from tests.fakes import PATIENCE, ScriptedEngine
 from tests.wire import Client, calling, get, health, sentence, serving, talk, until
@@ -152,7 +153,7 @@ async def test_nobody_is_let_in_before_the_engine_is_warm() -> None:
         response = await refusal(daemon)
         assert response.status_code == 503
         assert "Retry-After" in response.headers
-        assert "warming up" in text(response)
+        assert "still loading" in text(response)
         status, body = await health(daemon)
         assert (status, body["status"], body["model"]) == (503, "warming_up", None)
         engine.finish_warm_up()
@@ -169,8 +170,12 @@ async def test_health_counts() -> None:
     assert status == 200
     assert body == {
         "status": "ok",
+        "ready": True,
         "model": "scripted",
+        "drafter": None,
+        "uptime_seconds": body["uptime_seconds"],
         "sessions": 1,
+        "parked": 0,
         "waiting": 0,
         "running": 0,
         "lag_seconds": 0.0,
@@ -178,13 +183,19 @@ async def test_health_counts() -> None:
         "partials": 0,
         "superseded": 0,
         "failed": 0,
+        "started": 1,
+        "resumed": 0,
+        "refused": 0,
+        "audio_seconds": 4.0,
+        "alpha": 0.0,
+        "tau": 1.0,
     }
 
 
 async def test_health_fails_when_the_engine_makes_no_progress() -> None:
     """With work at hand, that is: an open port proves nothing."""
     engine = ScriptedEngine()
-    async with serving(engine, stalled_after=0.0) as daemon, calling(daemon) as client:
+    async with serving(engine, stalled_after_seconds=0.0) as daemon, calling(daemon) as client:
         assert (await health(daemon))[0] == 200
         engine.hold()
         await client.say(Start(), sentence(), Stop())
@@ -215,7 +226,7 @@ async def test_stop_delivers_what_was_spoken() -> None:
     engine = ScriptedEngine()
     async with serving(engine) as daemon, speaking(daemon, engine) as client:
         daemon.stop()
-        await until(lambda: not daemon._server.is_serving())
+        await until(lambda: not daemon._listener.is_serving)
         await client.say(sentence())  # too late, and no fault of the client's
         engine.release()
         assert await client.hang_up() == (1001, "the daemon is shutting down")
@@ -233,9 +244,9 @@ async def test_stop_leaves_a_session_that_is_ending_alone() -> None:
     async with serving(engine) as daemon, speaking(daemon, engine) as client:
         await client.say(Stop())
         (connection,) = daemon._connections
-        await until(lambda: connection._stopped)
+        await until(lambda: connection._seat is not None and connection._seat.stopped)
         daemon.stop()
-        await until(lambda: not daemon._server.is_serving())
+        await until(lambda: not daemon._listener.is_serving)
         engine.release()
         assert await client.hang_up() == (1000, "")
         assert not client.all(Error)
@@ -258,7 +269,7 @@ async def test_a_stopping_daemon_accepts_nobody() -> None:
         port = daemon.port
         daemon.stop()
         assert daemon.status == "stopping"
-        await until(lambda: not daemon._server.is_serving())
+        await until(lambda: not daemon._listener.is_serving)
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", port)
         engine.release()
@@ -279,18 +290,30 @@ async def test_stop_reaches_a_client_between_handshake_and_session(
     monkeypatch.setattr(ServerConnection, "handshake", handshake)
     async with serving(ScriptedEngine()) as daemon, calling(daemon) as client:
         daemon.stop()
-        await until(lambda: not daemon._server.is_serving())
+        await until(lambda: not daemon._listener.is_serving)
         handed_over.set()
         assert (await client.hang_up())[0] == 1001
 
 
-async def test_a_second_stop_insists() -> None:
+async def test_a_second_stop_insists(caplog: pytest.LogCaptureFixture) -> None:
     engine = ScriptedEngine()
     async with serving(engine) as daemon, speaking(daemon, engine) as client:
         daemon.stop()
         daemon.stop()
         assert (await client.hang_up())[0] == 1006
         assert not client.all(Final)
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+async def test_a_second_stop_gives_up_who_might_have_come_back() -> None:
+    engine = ScriptedEngine()
+    async with serving(engine, resume_seconds=900.0) as daemon, calling(daemon) as client:
+        engine.hold()
+        await client.say(Start(resumable=True), sentence())
+        await until(engine.entered.is_set)
+        daemon.stop()
+        daemon.stop()
+        assert (await client.hang_up())[0] == 1006
 
 
 async def test_stop_has_a_deadline() -> None:
@@ -303,7 +326,7 @@ async def test_stop_has_a_deadline() -> None:
 async def test_the_kernel_watches_for_dead_peers() -> None:
     """A peer that went without a word, or stopped reading, is given up within a minute."""
     async with serving(ScriptedEngine()) as daemon, calling(daemon):
-        (connection,) = daemon._sockets
+        (connection,) = daemon._listener.sockets
         options = connection.transport.get_extra_info("socket")
         assert options.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         idle, every, probes, patience = (
@@ -336,10 +359,10 @@ async def test_a_silent_connection_does_not_delay_the_stop() -> None:
     """Browsers open some in advance."""
     async with serving(ScriptedEngine()) as daemon:
         _, writer = await asyncio.open_connection("127.0.0.1", daemon.port)
-        await until(lambda: bool(daemon._sockets))
+        await until(lambda: bool(daemon._listener.sockets))
         daemon.stop()
         async with asyncio.timeout(5):  # half of what the library grants a handshake
-            await until(lambda: not daemon._sockets)
+            await until(lambda: not daemon._listener.sockets)
         writer.close()
 
 
@@ -362,7 +385,7 @@ async def test_an_engine_that_does_not_load_ends_the_daemon() -> None:
     await daemon.start()
     with pytest.raises(LookupError, match="no such model"):
         await daemon.run()
-    assert not daemon._server.is_serving()
+    assert not daemon._listener.is_serving
 
 
 async def test_a_port_in_use_is_named() -> None:

@@ -5,6 +5,7 @@ import socket
 from collections.abc import AsyncIterator
 
 import pytest
+from msgspec import structs
 from websockets.asyncio.server import ServerConnection
 from websockets.http11 import Request, Response
 
@@ -22,14 +23,21 @@ from streaming.protocol import (
     Error,
     Final,
     Flush,
+    Heard,
     ProtocolError,
+    Ready,
+    Resume,
     ServerMessage,
+    Speech,
     Start,
     Stop,
     encode,
 )
 from tests.standin import Gate, Peer, closed, final, partial, ready, standin
+from tests.wire import until
 
+START_OF_SPEECH = Speech(event="start", utterance=0, at=0.0)
+SECOND_START = Speech(event="start", utterance=1, at=1.0)
 SHUTTING_DOWN = Error(code="shutting_down", message="bye", fatal=True)
 
 
@@ -56,7 +64,7 @@ async def test_a_session_from_start_to_closed() -> None:
         messages = [message async for message in captions]
         assert messages == [final("one"), final("two"), closed(4)]
         (peer,) = server.peers
-        assert peer.messages == [start, Flush(), Stop()]
+        assert peer.messages == [structs.replace(start, resumable=True), Flush(), Stop()]
         assert peer.audio == b"abcdefgh"
 
 
@@ -153,7 +161,7 @@ async def test_after_stop_nothing_can_be_sent() -> None:
         with pytest.raises(RuntimeError, match="stopped"):
             await captions.flush()
         assert [type(message) async for message in captions] == [Final, Closed]
-        assert server.peers[0].messages == [Start(), Stop()]
+        assert server.peers[0].messages == [Start(resumable=True), Stop()]
 
 
 async def test_without_a_daemon_the_error_says_how_to_start_one() -> None:
@@ -392,3 +400,117 @@ async def test_a_cancelled_send_leaves_the_stream_usable() -> None:
 def test_every_error_is_a_stream_error() -> None:
     kinds = {ConnectError, RefusedError, WrongProtocolError, FatalError, ConnectionLostError}
     assert set(StreamError.__subclasses__()) == kinds
+
+
+async def test_a_token_is_shown_at_the_door() -> None:
+    shown: list[str] = []
+
+    def gate(_socket: ServerConnection, request: Request) -> Response | None:
+        shown.extend(request.headers.get_all("Authorization"))
+        return None
+
+    async with standin(gate=gate) as server, connect(server.url, token="secret") as captions:
+        await captions.stop()
+        assert [message async for message in captions]
+    assert shown == ["Bearer secret"]
+
+
+@pytest.mark.parametrize(("status", "says"), [(401, "CAPTIOND_TOKEN"), (403, "refused")])
+async def test_a_closed_door_says_what_it_wants(status: int, says: str) -> None:
+    async with standin(gate=answer(status, "no\n")) as server:
+        with pytest.raises(RefusedError, match=says):
+            async with connect(server.url):
+                pass
+
+
+async def test_a_refused_start_is_no_fault_of_the_clients() -> None:
+    """It takes its leave with 1000, not with the code of an internal error."""
+    left: list[int | None] = []
+
+    async def script(peer: Peer) -> None:
+        await peer.until(Start)
+        await peer.send(Error(code="bad_request", message="no", fatal=False))
+        await peer.websocket.wait_closed()
+        left.append(peer.websocket.close_code)
+
+    async with standin(script) as server:
+        with pytest.raises(RefusedError):
+            async with connect(server.url):
+                pass
+    assert left == [1000]
+
+
+def resumable_ready(heard: int = 0) -> Ready:
+    limits = structs.replace(ready().limits, resume_seconds=60.0)
+    return structs.replace(ready(), key="k", heard=heard, limits=limits)
+
+
+async def test_a_broken_connection_is_mended() -> None:
+    """What was not heard is sent again, what was said twice is told once; nobody notices."""
+
+    async def script(peer: Peer) -> None:
+        if len(server.peers) == 1:
+            await peer.until(Start)
+            await peer.send(resumable_ready())
+            await peer.until(Flush)
+            await peer.send(START_OF_SPEECH, final("one"), Heard(bytes=2), SECOND_START)
+            await peer.until(bytes)
+            peer.websocket.transport.abort()
+            return
+        wish = await peer.receive()
+        assert wish == Resume(session="s1", key="k", finals=1, heard=2)
+        await peer.send(resumable_ready(heard=3), SECOND_START)
+        await peer.until(Stop)
+        await peer.send(final("two", utterance=1), closed(4))
+
+    messages: list[ServerMessage] = []
+    async with standin(script) as server, connect(server.url) as captions:
+        reading = asyncio.create_task(collect(aiter(captions), messages))
+        await captions.send(b"ab")
+        await captions.flush()
+        await until(lambda: SECOND_START in messages)
+        await captions.send(b"cdef")
+        await captions.stop()
+        await reading
+    assert messages == [
+        START_OF_SPEECH,
+        final("one"),
+        SECOND_START,
+        final("two", utterance=1),
+        closed(4),
+    ]
+    assert server.peers[1].audio == b"def"
+    assert server.peers[1].messages[1:] == [Stop()]
+
+
+async def test_a_session_that_is_gone_is_a_lost_connection() -> None:
+    """The daemon was restarted, say."""
+
+    async def script(peer: Peer) -> None:
+        first = await peer.receive()
+        if isinstance(first, Start):
+            await peer.send(resumable_ready())
+            await peer.until(bytes)
+            peer.websocket.transport.abort()
+            return
+        await peer.send(Error(code="bad_resume", message="no such session", fatal=False))
+        await peer.websocket.wait_closed()
+
+    async with standin(script) as server, connect(server.url) as captions:
+        await captions.send(b"..")
+        with pytest.raises(ConnectionLostError, match="no such session"):
+            await collect(aiter(captions), [])
+        with pytest.raises(ConnectionLostError):
+            await captions.send(b"..")
+
+
+async def test_a_daemon_that_hangs_up_with_a_code_means_it() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.until(Start)
+        await peer.send(resumable_ready())
+        await peer.websocket.close(1009, "too large")
+
+    async with standin(script) as server, connect(server.url) as captions:
+        with pytest.raises(ConnectionLostError, match="too large"):
+            await collect(aiter(captions), [])
+        assert len(server.peers) == 1

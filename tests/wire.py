@@ -66,12 +66,12 @@ async def until(condition: Callable[[], bool]) -> None:
 
 @asynccontextmanager
 async def serving(
-    engine: ScriptedEngine, *, stalled_after: float = 60.0, warm: bool = True, **settings: Any
+    engine: ScriptedEngine, *, warm: bool = True, **settings: Any
 ) -> AsyncIterator[Daemon]:
     """A daemon on a free port. Afterwards nothing of it may be left: no task, thread or socket."""
     before = asyncio.all_tasks()
     config = Config(**{"port": 0} | settings)
-    daemon = Daemon(config, lambda: engine, stalled_after=stalled_after)
+    daemon = Daemon(config, lambda: engine)
     await daemon.start()
     running = asyncio.create_task(daemon.run())
     try:
@@ -85,9 +85,10 @@ async def serving(
         await asyncio.wait_for(running, PATIENCE)
     await until(lambda: asyncio.all_tasks() <= before)
     await until(lambda: all(thread.name != "engine" for thread in threading.enumerate()))
-    assert not daemon._sockets
+    assert not daemon._listener.sockets
     assert not daemon._admitted
     assert not daemon._connections
+    assert not len(daemon._seats)
     assert not engine.occupied
 
 

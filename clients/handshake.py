@@ -1,0 +1,227 @@
+"""How a session comes about: the opening handshake, the greeting, and what can go wrong in either.
+
+Every error is a StreamError:
+
+    StreamError
+     ├─ ConnectError         nobody answers at the URL
+     ├─ RefusedError         a daemon answers but opens no session: busy, loading, values it cannot serve
+     ├─ WrongProtocolError   what answers does not speak captiond.v1
+     ├─ FatalError           the daemon ended the session with a fatal `error` message
+     └─ ConnectionLostError  the connection ended in mid-stream
+"""
+
+import asyncio
+import ipaddress
+import ssl
+from dataclasses import dataclass
+from urllib.parse import urlencode, urlsplit
+
+from websockets.asyncio.client import ClientConnection
+from websockets.asyncio.client import connect as open_websocket
+from websockets.exceptions import (
+    ConnectionClosed,
+    InvalidHandshake,
+    InvalidProxy,
+    InvalidStatus,
+    InvalidURI,
+)
+from websockets.http11 import Response
+from websockets.typing import Subprotocol
+
+from streaming.protocol import (
+    SUBPROTOCOL,
+    Error,
+    ProtocolError,
+    Ready,
+    Resume,
+    ServerMessage,
+    Start,
+    decode_server,
+    encode,
+)
+
+DEFAULT_URL = "ws://127.0.0.1:8765"
+
+# A daemon with a full backlog stops reading on purpose, and a ping waits behind all the audio sent
+# before it: a late answer means "busy", minutes without one mean "gone".
+PING_TIMEOUT_S = 600.0
+
+CLOSE_TIMEOUT_S = 3.0  # nothing of value follows Closed
+
+# Messages kept while the caller is not iterating. Pings are answered only while there is room, so
+# room is plentiful: some hundred bytes each.
+UNREAD_MESSAGES = 4096
+
+LOADING = "warming_up"  # what a daemon's header Captiond-Status says of it
+
+
+class StreamError(Exception):
+    """Any failure of a caption stream; the text says what happened and what to do."""
+
+
+class ConnectError(StreamError):
+    """Nobody answers at the URL."""
+
+
+class RefusedError(StreamError):
+    """A daemon answers, but opens no session.
+
+    retry_after: seconds after which it asks to be tried again; None where trying again is no use.
+    loading: whether it only needs to load its model first.
+    """
+
+    def __init__(
+        self, message: str, retry_after: float | None = None, *, loading: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        self.loading = loading
+
+
+class WrongProtocolError(StreamError):
+    """What answers does not speak captiond.v1."""
+
+
+class FatalError(StreamError):
+    """The daemon ended the session; `error` is what it said."""
+
+    def __init__(self, error: Error) -> None:
+        super().__init__(f"the daemon ended the session: {error.message} ({error.code})")
+        self.error = error
+
+
+class ConnectionLostError(StreamError):
+    """The connection ended in mid-stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a daemon is, and what opens its door. open_timeout: seconds for each step."""
+
+    url: str
+    token: str | None
+    open_timeout: float
+
+
+async def open_session(address: Address, hello: Start | Resume) -> tuple[ClientConnection, Ready]:
+    """A websocket on which the daemon has said that it is ready.
+
+    Raises ConnectError, RefusedError, WrongProtocolError or ConnectionLostError.
+    """
+    query = {"resume": hello.session} if isinstance(hello, Resume) else {}
+    websocket = await _open(address, query)
+    try:
+        return websocket, await _greet(websocket, hello, address)
+    except BaseException:
+        await websocket.close()
+        raise
+
+
+async def _open(address: Address, query: dict[str, str]) -> ClientConnection:
+    """The opening handshake."""
+    url = address.url
+    target = f"{url}{'&' if urlsplit(url).query else '?'}{urlencode(query)}" if query else url
+    try:
+        websocket = await open_websocket(
+            target,
+            subprotocols=[Subprotocol(SUBPROTOCOL)],
+            additional_headers={"Authorization": f"Bearer {address.token}"}
+            if address.token
+            else None,
+            compression=None,  # audio hardly compresses, and captions are short
+            proxy=None if _is_local(url) else True,
+            open_timeout=address.open_timeout,
+            ping_timeout=PING_TIMEOUT_S,
+            close_timeout=CLOSE_TIMEOUT_S,
+            max_queue=UNREAD_MESSAGES,
+        )
+    except InvalidStatus as error:
+        raise _refusal(url, error.response) from error
+    except ssl.SSLCertVerificationError as error:
+        raise ConnectError(
+            f"the certificate of {url} is not to be trusted ({error.verify_message}); where it is "
+            "one of your own making, name its authority in the variable SSL_CERT_FILE"
+        ) from error
+    except (InvalidURI, InvalidProxy, ValueError) as error:  # ValueError: a port that is no number
+        raise ConnectError(f"{error}; a daemon's URL looks like {DEFAULT_URL}") from error
+    except (OSError, TimeoutError) as error:
+        hint = "; without TLS its URL begins with ws://" if urlsplit(url).scheme == "wss" else ""
+        raise ConnectError(
+            f"no daemon answers at {url} ({str(error) or type(error).__name__}){hint}; "
+            "start one there: captiond serve"
+        ) from error
+    except InvalidHandshake as error:
+        hint = "" if urlsplit(url).scheme == "wss" else "; with TLS its URL begins with wss://"
+        raise WrongProtocolError(f"{url} is not a captiond daemon: {error}{hint}") from error
+    if websocket.subprotocol != SUBPROTOCOL:
+        await websocket.close()
+        raise WrongProtocolError(f"{url} is a websocket, but does not speak {SUBPROTOCOL}")
+    return websocket
+
+
+async def _greet(websocket: ClientConnection, hello: Start | Resume, address: Address) -> Ready:
+    """Send `hello`, await `ready`."""
+    url, patience = address.url, address.open_timeout
+    try:
+        async with asyncio.timeout(patience):
+            await websocket.send(encode(hello))
+            message = decode(await websocket.recv())
+    except TimeoutError as error:
+        raise ConnectError(f"the daemon at {url} did not answer within {patience:g} s") from error
+    except ConnectionClosed as error:
+        raise lost(error) from error
+    match message:
+        case Ready():
+            return message
+        case Error():
+            raise RefusedError(f"the daemon at {url} refused: {message.message} ({message.code})")
+        case _:
+            raise WrongProtocolError(f"{url} sent {type(message).__name__} before Ready")
+
+
+def decode(data: str | bytes) -> ServerMessage:
+    """A message of the daemon's. Raises WrongProtocolError."""
+    if isinstance(data, bytes):
+        raise WrongProtocolError(f"the daemon sent a binary frame, which {SUBPROTOCOL} does not")
+    try:
+        return decode_server(data)
+    except ProtocolError as error:
+        raise WrongProtocolError(
+            f"the daemon sent what this {SUBPROTOCOL} client does not know ({error}); "
+            "install the same version on both sides"
+        ) from error
+
+
+def _refusal(url: str, response: Response) -> StreamError:
+    """An HTTP status in place of a websocket: some are a daemon's own, with its reason."""
+    body = (response.body or b"").decode(errors="replace").strip()[:300]
+    reason = body or response.reason_phrase or "no reason given"
+    if response.status_code == 401:
+        return RefusedError(f"{url} wants a token (variable CAPTIOND_TOKEN): {reason}")
+    if response.status_code == 403:
+        return RefusedError(f"{url} refused: {reason}")
+    if response.status_code not in {429, 503}:
+        return WrongProtocolError(f"{url} answered HTTP {response.status_code}: {reason}")
+    wait = response.headers.get("Retry-After", "")
+    return RefusedError(
+        f"the daemon at {url} takes no session now: {reason}",
+        retry_after=float(wait) if wait.isdecimal() else None,
+        loading=response.headers.get("Captiond-Status") == LOADING,
+    )
+
+
+def lost(error: ConnectionClosed) -> ConnectionLostError:
+    """What the end of a connection is to the caller."""
+    reason = error.rcvd or error.sent or "without a word; see the daemon's log"
+    return ConnectionLostError(f"the connection to the daemon ended ({reason})")
+
+
+def _is_local(url: str) -> bool:
+    """Whether the URL names this machine, which no proxy could reach for us."""
+    host = urlsplit(url).hostname
+    if host is None or host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

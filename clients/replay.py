@@ -1,0 +1,74 @@
+"""What a daemon may not have heard yet, to be sent again on another connection. Pure.
+
+Positions are bytes of the stream's audio. Bounded by its user, who tells what has been heard.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Audio:
+    """Bytes of audio, from `position` on."""
+
+    position: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A control message, said when `position` bytes of audio had been sent."""
+
+    position: int
+    text: str
+
+
+class Replay:
+    """Audio and control messages in the order they were sent."""
+
+    def __init__(self) -> None:
+        self._items: deque[Audio | Mark] = deque()
+        self._end = 0
+
+    @property
+    def start(self) -> int:
+        """The first byte that can still be sent again."""
+        first = next((item for item in self._items if isinstance(item, Audio)), None)
+        return self._end if first is None else first.position
+
+    def audio(self, data: bytes) -> None:
+        """`data` is being sent."""
+        self._items.append(Audio(self._end, data))
+        self._end += len(data)
+
+    def mark(self, text: str) -> None:
+        """The control message `text` is being sent."""
+        self._items.append(Mark(self._end, text))
+
+    def heard(self, count: int) -> None:
+        """The first `count` bytes are safe, and what was said before the last of them."""
+        while self._items and self._is_safe(self._items[0], count):
+            self._items.popleft()
+
+    def rest(self, count: int) -> Iterator[bytes | str]:
+        """What must be sent again to a daemon that has heard `count` bytes.
+
+        A control message at that very position is among it: it may have been lost, and none does
+        harm when it comes twice.
+        """
+        for item in list(self._items):
+            match item:
+                case Mark():
+                    if item.position >= count:
+                        yield item.text
+                case Audio():
+                    left = item.data[max(count - item.position, 0) :]
+                    if left:
+                        yield left
+
+    @staticmethod
+    def _is_safe(item: Audio | Mark, count: int) -> bool:
+        if isinstance(item, Mark):
+            return item.position < count
+        return item.position + len(item.data) <= count

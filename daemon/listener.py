@@ -1,0 +1,175 @@
+"""The port: TCP connections, TLS, strangers that say nothing and peers that are gone.
+
+Reads no frame and decides about no session.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+
+from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.http11 import Request, Response
+from websockets.typing import Subprotocol
+
+from daemon.config import Config
+from streaming.protocol import SUBPROTOCOL
+
+PING_INTERVAL = 20.0  # seconds: keeps proxies from closing a connection that is silent
+PEER_TIMEOUT = 60  # seconds that a client may neither answer nor read
+REQUEST_TIMEOUT = 10.0  # seconds that a connection may take to ask for something
+QUEUED_FRAMES = 4  # read ahead, each up to max_frame_bytes; a slow session must not hoard
+STRANGERS = 200  # connections beside those that have a session: probes, pages, scans
+
+Answerer = Callable[[ServerConnection, Request], Awaitable[Response | None]]
+
+
+class ListenError(Exception):
+    """The address cannot be bound; the message is a full sentence."""
+
+
+class Listener:
+    """Accepts connections and keeps account of them.
+
+    handle: serves a websocket. answer: replies to its request in HTTP, or with None lets it in.
+    sockets: every connection, handshake or not, with its timer that ends strangers who ask nothing.
+    """
+
+    def __init__(
+        self,
+        handle: Callable[[ServerConnection], Awaitable[None]],
+        answer: Answerer,
+        config: Config,
+        tls: ssl.SSLContext | None,
+    ) -> None:
+        self.sockets: dict[ServerConnection, asyncio.TimerHandle] = {}
+        self._servers: list[Server] = []
+        self._handle = handle
+        self._answer = answer
+        self._config = config
+        self._tls = tls
+
+    @property
+    def port(self) -> int:
+        """The TCP port bound, also where the configuration says 0."""
+        return int(self._servers[0].sockets[0].getsockname()[1])
+
+    @property
+    def address(self) -> str:
+        """Host and port as a URL has them, or the path of a Unix socket."""
+        name = self._servers[0].sockets[0].getsockname()
+        if isinstance(name, str):
+            return name
+        return f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}"
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether new connections are accepted."""
+        return any(server.is_serving() for server in self._servers)
+
+    async def open(self, inherited: Sequence[socket.socket]) -> None:
+        """Listen on the sockets handed over, or else where the configuration says.
+
+        Raises ListenError.
+        """
+        host, port = self._config.host, self._config.port
+        try:
+            if inherited:
+                self._servers = [await self._serve(None, None, sock) for sock in inherited]
+            else:
+                self._servers = [await self._serve(host, port, None)]
+        except OSError as error:
+            raise ListenError(f"cannot listen on {host}, port {port}: {error.strerror}") from None
+
+    async def _serve(
+        self, host: str | None, port: int | None, sock: socket.socket | None
+    ) -> Server:
+        return await serve(
+            self._handle,
+            host,
+            port,
+            sock=sock,
+            ssl=self._tls,
+            ssl_handshake_timeout=None if self._tls is None else REQUEST_TIMEOUT,
+            # PCM hardly shrinks by deflate, which would cost more than the audio's own processing.
+            compression=None,
+            create_connection=self._tracked(),
+            select_subprotocol=_select_subprotocol,
+            process_request=self._asked,
+            max_size=self._config.max_frame_bytes,
+            max_queue=QUEUED_FRAMES,
+            ping_interval=PING_INTERVAL,
+            # Pongs wait behind audio while reading is paused, so their absence proves nothing; the
+            # kernel finds dead peers instead (_watch_peer).
+            ping_timeout=None,
+            # An answer may wait for the model; those who ask nothing are ended by their timers.
+            open_timeout=None,
+        )
+
+    async def _asked(self, socket: ServerConnection, request: Request) -> Response | None:
+        if (timer := self.sockets.get(socket)) is not None:  # else it is gone already
+            timer.cancel()
+        return await self._answer(socket, request)
+
+    def close(self, keep: set[ServerConnection]) -> None:
+        """Accept no more, and drop every connection that is not in `keep`."""
+        for server in self._servers:
+            server.close(close_connections=False)
+        self.drop(self.sockets.keys() - keep)
+
+    def drop(self, sockets: set[ServerConnection]) -> None:
+        """End these connections without a word."""
+        for one in sockets:
+            one.transport.abort()
+
+    async def wait_closed(self) -> None:
+        """Until the last connection has ended."""
+        for server in self._servers:
+            await server.wait_closed()
+
+    def _tracked(self) -> type[ServerConnection]:
+        """A connection class that enters itself in the account.
+
+        The library knows connections after the handshake only, and a silent one delays the end.
+        """
+        sockets, most = self.sockets, self._config.max_sessions + STRANGERS
+
+        class Tracked(ServerConnection):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                super().connection_made(transport)
+                sockets[self] = self.loop.call_later(REQUEST_TIMEOUT, self.transport.abort)
+                _watch_peer(transport.get_extra_info("socket"))
+                if len(sockets) > most:
+                    self.transport.abort()
+
+            def connection_lost(self, exc: Exception | None) -> None:
+                sockets.pop(self).cancel()
+                super().connection_lost(exc)
+
+        return Tracked
+
+
+def _watch_peer(connection: socket.socket) -> None:
+    """Have the kernel end the connection when the peer is gone, or reads nothing, for PEER_TIMEOUT.
+
+    Keepalive probes serve silent connections, TCP_USER_TIMEOUT those with data under way, a closed
+    window included (tcp(7)).
+    """
+    if connection.family == socket.AF_UNIX:  # whose peers do not get lost
+        return
+    probes = 3
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (
+        (socket.TCP_KEEPIDLE, PEER_TIMEOUT // 2),
+        (socket.TCP_KEEPINTVL, PEER_TIMEOUT // 2 // probes),
+        (socket.TCP_KEEPCNT, probes),
+        (socket.TCP_USER_TIMEOUT, PEER_TIMEOUT * 1000),
+    ):
+        connection.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def _select_subprotocol(
+    _socket: ServerConnection, offered: Sequence[Subprotocol]
+) -> Subprotocol | None:
+    """A client that offers none is served as captiond.v1; all others have been refused."""
+    return Subprotocol(SUBPROTOCOL) if SUBPROTOCOL in offered else None

@@ -1,0 +1,200 @@
+"""What holds on the wire beside the protocol: doors, limits and reload, over real sockets."""
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.exceptions import InvalidStatus
+
+from daemon.config import Config, ConfigError
+from daemon.log import TextFormatter
+from daemon.manager import Manager
+from daemon.serve import reload
+from daemon.server import Daemon
+from streaming.protocol import Closed, Error, Final, Ready, Start, Stop
+from tests.fakes import ScriptedEngine
+from tests.wire import calling, frames, get, sentence, serving, speech, talk, until
+
+ALICE, BOB = "alices-token-is-long", "bobs-token-is-longer"
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> str:
+    path = tmp_path / "tokens"
+    path.write_text(f"alice {ALICE}\nbob {BOB}\n")
+    return str(path)
+
+
+def bearer(token: str) -> dict[str, Any]:
+    return {"additional_headers": {"Authorization": f"Bearer {token}"}}
+
+
+async def refused(daemon: Daemon, **options: Any) -> int:
+    """The status of a websocket that does not come about."""
+    with pytest.raises(InvalidStatus) as caught:
+        async with calling(daemon, **options):
+            pass
+    return caught.value.response.status_code
+
+
+async def test_a_token_opens_the_door_and_is_logged_by_its_label(
+    tokens: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG):
+        async with serving(ScriptedEngine(), tokens_file=tokens) as daemon:
+            assert await refused(daemon) == 401
+            assert await refused(daemon, **bearer(f"{ALICE}x")) == 401
+            assert (await get(daemon, "/metrics"))[0] == 401
+            assert (await get(daemon, "/healthz"))[0] == 401
+            assert (await get(daemon, "/livez"))[0] == (await get(daemon, "/readyz"))[0] == 200
+            async with calling(daemon, **bearer(ALICE)) as client:
+                await client.say(Start(), sentence(), Stop())
+                await client.hear_all()
+            await until(lambda: not len(daemon._seats))
+            assert daemon.health.totals.refused == {"token": 2}
+    said = "\n".join(
+        record.getMessage() for record in caplog.records if "websockets" not in record.name
+    )
+    assert "(token alice)" in said
+    assert ALICE not in said
+
+
+async def test_a_token_has_its_share_of_the_sessions(tokens: str) -> None:
+    settings: dict[str, Any] = {"tokens_file": tokens, "max_sessions_per_token": 1}
+    async with serving(ScriptedEngine(), **settings) as daemon, calling(daemon, **bearer(ALICE)):
+        assert await refused(daemon, **bearer(ALICE)) == 429
+        async with calling(daemon, **bearer(BOB)) as client:
+            await client.say(Start())
+            await client.hear_until(Ready)
+
+
+async def test_a_web_page_elsewhere_is_kept_out_unless_listed() -> None:
+    allowed = ("https://example.org",)
+    async with serving(ScriptedEngine(), allowed_origins=allowed) as daemon:
+        assert await refused(daemon, origin="https://evil.example") == 403
+        own = f"http://127.0.0.1:{daemon.port}"
+        for origin in (own, *allowed):
+            async with calling(daemon, origin=origin) as client:
+                await client.say(Start())
+                await client.hear_until(Ready)
+
+
+async def test_an_idle_session_is_ended_with_all_that_was_spoken() -> None:
+    async with (
+        serving(ScriptedEngine(), idle_seconds=0.3) as daemon,
+        calling(daemon) as client,
+    ):
+        await client.say(Start(partials=False), sentence())
+        assert await client.hang_up() == (4000, "idle")
+        (error,) = client.all(Error)
+        assert (error.code, error.fatal) == ("idle", True)
+        (closed,) = client.all(Closed)
+        assert closed.finals == len(client.all(Final)) > 0
+
+
+async def test_who_waits_for_finals_is_not_idle() -> None:
+    engine = ScriptedEngine()
+    engine.hold()
+    async with serving(engine, idle_seconds=0.1) as daemon, calling(daemon) as client:
+        await client.say(Start(partials=False), sentence(), Stop())
+        await until(engine.entered.is_set)
+        await asyncio.sleep(0.4)  # several times as long
+        engine.release()
+        await client.hear_all()
+        assert await client.hang_up() == (1000, "")
+
+
+async def test_a_session_ends_when_its_time_is_over() -> None:
+    async with (
+        serving(ScriptedEngine(), max_session_seconds=0.3) as daemon,
+        calling(daemon) as client,
+    ):
+        await client.say(Start(partials=False), sentence())
+        assert await client.hang_up() == (4001, "time limit")
+        assert client.all(Final)
+        assert isinstance(client.heard[-1], Closed)
+
+
+async def test_audio_is_taken_no_faster_than_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By reading slower: nothing is dropped, and nothing refused."""
+    monkeypatch.setattr("daemon.connection.BURST", 1.0)
+    clock = asyncio.get_running_loop().time
+    async with serving(ScriptedEngine(), max_audio_rate=40.0) as daemon, calling(daemon) as client:
+        began = clock()
+        await client.say(Start(partials=False), *frames(speech()), Stop())
+        await client.hear_all()
+        seconds = len(speech()) / 32_000
+        assert clock() - began >= (seconds - 2.0) / 40.0
+        (closed,) = client.all(Closed)
+        assert closed.received == len(speech()) // 2
+
+
+async def test_what_a_client_says_at_its_end_cannot_forge_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The reason of its close frame is text of its own."""
+    with caplog.at_level(logging.INFO, logger="daemon"):
+        async with serving(ScriptedEngine()) as daemon:
+            async with calling(daemon) as client:
+                await client.say(Start())
+                await client.hear_until(Ready)
+                await client.socket.close(1000, "bye\n2026-01-01 ERROR daemon: \x1b[2Jforged")
+            await until(lambda: not len(daemon._seats))
+    lines = [TextFormatter().format(record) for record in caplog.records]
+    assert any("closed by the client before its end (code 1000)" in line for line in lines)
+    assert all(line.isprintable() for line in lines)
+
+
+async def test_a_reload_changes_what_can_be_changed_and_drops_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with serving(ScriptedEngine(), max_sessions=1) as daemon:
+        async with calling(daemon) as client:
+            await client.say(Start(partials=False))
+            await client.hear_until(Ready)
+            assert await refused(daemon) == 503
+            settings = Config(port=daemon.port, max_sessions=2, threads=7)
+            with caplog.at_level(logging.INFO, logger="daemon"):
+                reload(daemon, Manager(), lambda: settings)
+            assert await talk(daemon)
+            await client.say(sentence(), Stop())
+            await client.hear_all()
+        assert "reloaded; changed: max_sessions" in caplog.text
+        assert "wait for a restart: port, threads" in caplog.text
+
+
+async def test_a_wrong_file_changes_nothing(tokens: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Neither where it cannot be read nor where what it names cannot be used."""
+
+    def unreadable() -> Config:
+        raise ConfigError("captiond.toml is not TOML: line 3")
+
+    async with serving(ScriptedEngine(), tokens_file=tokens) as daemon:
+        before = daemon._config
+        reload(daemon, Manager(), unreadable)
+        reload(
+            daemon,
+            Manager(),
+            lambda: Config(port=0, tokens_file=f"{tokens}.absent", max_sessions=1),
+        )
+        assert daemon._config is before
+        assert await refused(daemon) == 401
+    errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert len(errors) == 2
+    assert all("everything stays as it was" in error for error in errors)
+
+
+async def test_tokens_are_read_again(tokens: str) -> None:
+    """Who has lost its token is let in no more."""
+    async with serving(ScriptedEngine(), tokens_file=tokens) as daemon:
+        rewrite(tokens, f"bob {BOB}\n")
+        daemon.reload(daemon._config)
+        assert await refused(daemon, **bearer(ALICE)) == 401
+        async with calling(daemon, **bearer(BOB)):
+            pass
+
+
+def rewrite(path: str, text: str) -> None:
+    Path(path).write_text(text)

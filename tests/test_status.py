@@ -1,0 +1,84 @@
+import argparse
+import asyncio
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from clients import status
+from tests.fakes import ScriptedEngine
+from tests.wire import calling, serving, talk
+
+
+def arguments(url: str, *more: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    status.add_arguments(parser)
+    return parser.parse_args(["--url", url, *more])
+
+
+async def test_a_daemon_that_is_well(capsys: pytest.CaptureFixture[str]) -> None:
+    async with serving(ScriptedEngine()) as daemon:
+        await talk(daemon)
+        async with calling(daemon):
+            args = arguments(f"ws://127.0.0.1:{daemon.port}")
+            assert await asyncio.to_thread(status.run, args) == 0
+            text = capsys.readouterr().out
+            args = arguments(f"ws://127.0.0.1:{daemon.port}/v1", "--json")
+            assert await asyncio.to_thread(status.run, args) == 0
+            figures = json.loads(capsys.readouterr().out)
+    assert "status       ok\n" in text
+    assert "model        scripted\n" in text
+    assert "sessions     1; 1 so far\n" in text
+    assert "audio        4 s heard\n" in text
+    assert (figures["status"], figures["sessions"]) == ("ok", 1)
+
+
+async def test_a_daemon_that_is_not_well_is_another_exit_status(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    engine = ScriptedEngine()
+    engine.hold_warm_up()
+    async with serving(engine, warm=False) as daemon:
+        args = arguments(f"ws://127.0.0.1:{daemon.port}")
+        assert await asyncio.to_thread(status.run, args) == 1
+        engine.finish_warm_up()
+    assert "warming_up, takes no new session" in capsys.readouterr().out
+
+
+async def test_the_token_opens_the_door(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without it the daemon says what it wants."""
+    tokens = tmp_path / "tokens"
+    tokens.write_text("admin a-token-of-some-length")
+    async with serving(ScriptedEngine(), tokens_file=str(tokens)) as daemon:
+        args = arguments(f"ws://127.0.0.1:{daemon.port}")
+        monkeypatch.delenv("CAPTIOND_TOKEN", raising=False)
+        assert await asyncio.to_thread(status.run, args) == 2
+        assert "wants a token" in capsys.readouterr().err
+        monkeypatch.setenv("CAPTIOND_TOKEN", "a-token-of-some-length")
+        assert await asyncio.to_thread(status.run, args) == 0
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "nonsense", "ws://127.0.0.1:1"])
+def test_where_no_daemon_is(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status.run(arguments(url)) == 2
+    assert f"no daemon answers at {url}" in capsys.readouterr().err
+
+
+def test_another_service_is_no_daemon(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+        async def ask() -> int:
+            work = asyncio.to_thread(status.run, arguments(f"ws://127.0.0.1:{port}"))
+            asking = asyncio.create_task(work)
+            connection, _ = await asyncio.to_thread(server.accept)
+            with connection:
+                connection.recv(9999)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]")
+                return await asking
+
+        assert asyncio.run(ask()) == 2
+    assert "no captiond" in capsys.readouterr().err

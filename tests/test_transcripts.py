@@ -1,0 +1,186 @@
+import errno
+import json
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from daemon.config import ConfigError
+from daemon.transcripts import Transcript, Transcripts, repair
+from streaming.protocol import Start
+from tests.fakes import ScriptedEngine
+from tests.standin import closed, final
+from tests.wire import calling, sentence, serving, until
+
+
+def home(folder: Path, file_mb: float = 10.0, keep_mb: float = 1000.0) -> Transcripts:
+    return Transcripts(str(folder), file_mb, keep_mb, failed=lambda: None)
+
+
+def opened(transcripts: Transcripts, session: str = "0123abcd") -> Transcript:
+    return transcripts.open(session, {"model": "base"})
+
+
+def files(folder: Path) -> dict[str, str]:
+    """By what follows the session's name."""
+    return {
+        path.name.partition("0123abcd")[2]: path.read_text(encoding="utf-8")
+        for path in sorted(folder.iterdir())
+    }
+
+
+def test_a_session_is_written_in_three_forms(tmp_path: Path) -> None:
+    transcripts = home(tmp_path / "new" / "folder")
+    one = opened(transcripts)
+    one.final(final("Good morning.", 0.5, 1.5))
+    one.final(final("", 2.0, 3.0, utterance=1))
+    one.close(closed(48_000))
+    transcripts.stop()
+    written = files(tmp_path / "new" / "folder")
+    lines = [json.loads(line) for line in written[".jsonl"].splitlines()]
+    assert [line["type"] for line in lines] == ["session", "final", "final", "closed"]
+    assert (lines[0]["session"], lines[0]["model"]) == ("0123abcd", "base")
+    assert written[".srt"] == "1\n00:00:00,500 --> 00:00:01,500\nGood morning.\n\n"
+    assert written[".vtt"] == "WEBVTT\n\n1\n00:00:00.500 --> 00:00:01.500\nGood morning.\n\n"
+
+
+def test_a_final_is_there_while_the_session_goes_on(tmp_path: Path) -> None:
+    transcripts = home(tmp_path)
+    one = opened(transcripts)
+    one.final(final("now"))
+    transcripts._thread.submit(lambda: None).result()
+    assert "now" in files(tmp_path)[".srt"]
+    one.close(None)
+    transcripts.stop()
+
+
+def test_a_long_transcript_goes_on_in_another_part(tmp_path: Path) -> None:
+    """Nothing is lost or doubled, and each part is whole."""
+    transcripts = home(tmp_path, file_mb=0.001)
+    one = opened(transcripts)
+    for number in range(20):
+        one.final(final(f"word {number}", number, number + 1, utterance=number))
+    one.close(closed())
+    transcripts.stop()
+    written = files(tmp_path)
+    parts = [name for name in written if name.endswith(".jsonl")]
+    assert len(parts) > 2
+    texts = [
+        json.loads(line)["text"]
+        for name in sorted(parts, key=lambda name: int(name.strip(".jsonl") or 1))
+        for line in written[name].splitlines()
+        if '"final"' in line
+    ]
+    assert texts == [f"word {number}" for number in range(20)]
+    assert all(text.startswith("WEBVTT") for name, text in written.items() if name.endswith("vtt"))
+
+
+def test_the_oldest_go_when_the_folder_is_full(tmp_path: Path) -> None:
+    """But none that is being written, and nothing that is not ours."""
+    (tmp_path / "2020-01-01T000000Z-00000000.jsonl").write_bytes(bytes(2 * 2**20))
+    (tmp_path / "2020-01-02T000000Z-00000000.srt").write_bytes(b"\n\n")
+    (tmp_path / "notes.txt").write_bytes(bytes(2 * 2**20))
+    transcripts = home(tmp_path, keep_mb=1.0)
+    one = opened(transcripts)
+    one.close(None)
+    transcripts.stop()
+    names = {path.name for path in tmp_path.iterdir()}
+    assert "2020-01-01T000000Z-00000000.jsonl" not in names
+    assert {"2020-01-02T000000Z-00000000.srt", "notes.txt"} <= names
+    assert len(names) == 5
+
+
+def half_written(monkeypatch: pytest.MonkeyPatch, fails: Callable[[], bool]) -> None:
+    """Like a full disk: the beginning of a piece is written, then there is no room."""
+    original = os.write
+
+    def write(file: int, data: bytes) -> int:
+        if not fails() or os.fstat(file).st_size == 0:
+            return original(file, data)
+        if len(data) < 4:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return original(file, data[: len(data) // 2])
+
+    monkeypatch.setattr("os.write", write)
+
+
+def test_a_full_disk_costs_no_final_once_there_is_room_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Meanwhile the file ends with a whole piece, and the log says it once."""
+    full, failures = False, list[int]()
+    transcripts = Transcripts(str(tmp_path), 10.0, 1000.0, failed=lambda: failures.append(1))
+    half_written(monkeypatch, lambda: full)
+    one = opened(transcripts)
+    one.final(final("one"))
+    transcripts._thread.submit(lambda: None).result()
+    full = True
+    with caplog.at_level(logging.INFO):
+        one.final(final("two", utterance=1))
+        one.final(final("three", utterance=2))
+        transcripts._thread.submit(lambda: None).result()
+        assert [json.loads(line)["type"] for line in files(tmp_path)[".jsonl"].splitlines()] == [
+            "session",
+            "final",
+        ]
+        full = False
+        one.close(closed())
+        transcripts.stop()
+    assert [record.levelname for record in caplog.records] == ["ERROR", "INFO"]
+    assert len(failures) == 2
+    assert [text for text in ("one", "two", "three") if text in files(tmp_path)[".srt"]] == [
+        "one",
+        "two",
+        "three",
+    ]
+    lines = files(tmp_path)[".jsonl"].splitlines()
+    assert [json.loads(line)["type"] for line in lines][-4:] == ["final"] * 3 + ["closed"]
+
+
+@given(pieces=st.lists(st.text(max_size=30), max_size=5), torn=st.text(min_size=1, max_size=30))
+def test_what_a_crash_left_of_a_piece_is_cut_off(
+    tmp_path_factory: pytest.TempPathFactory, pieces: list[str], torn: str
+) -> None:
+    path = tmp_path_factory.mktemp("crash") / "x.jsonl"
+    whole = "".join(json.dumps(piece) + "\n" for piece in pieces).encode()
+    path.write_bytes(whole + json.dumps(torn).encode())
+    repair(path)
+    assert path.read_bytes() == whole
+    repair(path)
+    assert path.read_bytes() == whole
+
+
+def test_a_start_repairs_what_is_there(tmp_path: Path) -> None:
+    torn = tmp_path / "2020-01-01T000000Z-00000000.srt"
+    torn.write_text("1\n00:00 --> 00:01\nwhole\n\n2\n00:01 -->")
+    home(tmp_path).stop()
+    assert torn.read_text() == "1\n00:00 --> 00:01\nwhole\n\n"
+
+
+def test_a_folder_that_cannot_be_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="transcripts cannot be written to"):
+        home(tmp_path / "file")
+
+
+def only_transcript(folder: Path) -> list[dict[str, Any]]:
+    (path,) = folder.glob("*.jsonl")
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+async def test_the_daemon_writes_what_it_says(tmp_path: Path) -> None:
+    """Also the last words of a client that vanished."""
+    async with serving(ScriptedEngine(), transcripts_dir=str(tmp_path)) as daemon:
+        async with calling(daemon) as client:
+            await client.say(Start(partials=False), sentence())
+            await until(lambda: daemon.health.totals.audio_samples == len(sentence()) // 2)
+            client.socket.transport.abort()
+        await until(lambda: not len(daemon._seats))
+    lines = only_transcript(tmp_path)
+    assert lines[-1]["type"] == "closed"
+    assert lines[-1]["finals"] == sum(line["type"] == "final" for line in lines) > 1

@@ -1,0 +1,220 @@
+"""The unit files and the sample configuration, held against systemd's own judgement and the code."""
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from daemon import config
+from daemon.config import Config
+from daemon.manager import Manager
+from daemon.serve import serve
+from daemon.server import Daemon
+from streaming.protocol import Flush, Start
+from tests.fakes import PATIENCE, ScriptedEngine
+from tests.wire import calling, half_a_sentence, until
+
+ROOT = Path(__file__).parent.parent
+UNITS = ROOT / "systemd"
+LEAST_EXPOSURE = 2.0
+
+needs_systemd = pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None, reason="needs the Debian package systemd"
+)
+
+
+def installed(folder: Path) -> list[str]:
+    """The system units as they are, but for a command that there is."""
+    paths = []
+    for unit in ("captiond.service", "captiond.socket"):
+        text = (UNITS / unit).read_text().replace("/opt/captiond/venv/bin/captiond", "/bin/true")
+        (folder / unit).write_text(text)
+        paths.append(str(folder / unit))
+    return paths
+
+
+def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["systemd-analyze", *arguments], capture_output=True, text=True, check=False
+    )
+
+
+@needs_systemd
+def test_systemd_finds_no_fault_with_the_units(tmp_path: Path) -> None:
+    done = analyze("verify", *installed(tmp_path))
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+@needs_systemd
+def test_systemd_finds_no_fault_with_the_users_unit(tmp_path: Path) -> None:
+    text = (UNITS / "user" / "captiond-mic.service").read_text()
+    unit = tmp_path / "captiond-mic.service"
+    unit.write_text(text.replace("/opt/captiond/venv/bin/captiond", "/bin/true"))
+    done = analyze("verify", "--user", str(unit))
+    assert "captiond-mic" not in done.stdout + done.stderr
+
+
+@needs_systemd
+def test_the_daemon_is_exposed_no_more_than_it_must_be() -> None:
+    done = analyze("security", "--offline=true", str(UNITS / "captiond.service"))
+    found = re.search(r"exposure level for captiond.service: ([0-9.]+)", done.stdout)
+    assert found is not None, done.stderr
+    assert float(found[1]) <= LEAST_EXPOSURE
+
+
+def test_a_stop_has_the_time_that_it_takes() -> None:
+    """Pending finals first, then the model's last round: or systemd kills it in the middle."""
+    text = (UNITS / "captiond.service").read_text()
+    found = re.search(r"^TimeoutStopSec=(\d+)$", text, re.MULTILINE)
+    assert found is not None
+    assert int(found[1]) > Config().shutdown_seconds + 10
+
+
+def test_the_sample_configuration_has_every_key_with_its_default(tmp_path: Path) -> None:
+    """Commented out, and true when the comments are taken away."""
+    text = (UNITS / "captiond.toml").read_text(encoding="utf-8")
+    lines = re.findall(r"^#(\w+) = (.*)$", text, re.MULTILINE)
+    assert [key for key, _ in lines] == list(config.KEYS)
+    for key, value in lines:
+        assert value == json.dumps(config.KEYS[key].default)
+    (tmp_path / "all.toml").write_text(re.sub(r"^#(\w+ = )", r"\1", text, flags=re.MULTILINE))
+    assert config.read({"config": str(tmp_path / "all.toml")}, {}) == Config()
+    assert config.read({"config": str(UNITS / "captiond.toml")}, {}) == Config()
+
+
+def test_the_sample_configuration_explains_every_key() -> None:
+    text = (UNITS / "captiond.toml").read_text(encoding="utf-8")
+    for key in config.KEYS:
+        restart = " (restart)" if key in config.FIXED else ""
+        about = f"# {config._meta(key).description}; {config._accepted(key)}{restart}\n#{key} = "
+        assert about in text
+
+
+@pytest.fixture
+def inbox(tmp_path: Path) -> Iterator["Inbox"]:
+    with Inbox(tmp_path) as opened:
+        yield opened
+
+
+class Inbox:
+    """What a service manager hears."""
+
+    def __init__(self, folder: Path) -> None:
+        self.address = str(folder / "notify")
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(self.address)
+        self.socket.setblocking(False)
+        self.fields: list[str] = []
+
+    def read(self) -> list[str]:
+        """Everything so far."""
+        while True:
+            try:
+                self.fields += self.socket.recv(4096).decode().splitlines()
+            except BlockingIOError:
+                return self.fields
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def count(self, field: str) -> int:
+        return self.read().count(field)
+
+
+async def test_the_manager_hears_of_the_whole_life(inbox: Inbox) -> None:
+    """Ready when the model is warm, a status, a reload with its end, and the stop."""
+    engine = ScriptedEngine()
+    engine.hold_warm_up()
+    daemon = Daemon(Config(port=0), lambda: engine)
+    manager = Manager(inbox.address, watchdog=0.3)
+    settings = Config(port=0, max_sessions=3, slots=9)
+    running = asyncio.create_task(serve(daemon, manager, lambda: settings))
+    await until(lambda: inbox.count("WATCHDOG=1") > 0)
+    assert inbox.count("READY=1") == 0
+    engine.finish_warm_up()
+    await until(lambda: inbox.count("READY=1") == 1)
+    os.kill(os.getpid(), signal.SIGHUP)
+    await until(lambda: inbox.count("READY=1") == 2)
+    assert inbox.fields.count("RELOADING=1") == 1
+    assert daemon.health.full is False
+    assert daemon._config.max_sessions == 3
+    assert daemon._config.slots == Config().slots, "waits for a restart"
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.wait_for(running, PATIENCE)
+    assert inbox.count("STOPPING=1") == 1
+    assert any("sessions" in field for field in inbox.fields if field.startswith("STATUS="))
+
+
+async def test_the_watchdog_starves_when_decoding_is_stuck_and_not_when_it_is_idle(
+    inbox: Inbox,
+) -> None:
+    """What systemd then does, is to abort and to start again."""
+    engine = ScriptedEngine()
+    daemon = Daemon(Config(port=0, stalled_after_seconds=0.2), lambda: engine)
+    manager = Manager(inbox.address, watchdog=0.06)
+    running = asyncio.create_task(serve(daemon, manager, Config))
+    await asyncio.wait_for(daemon.ready.wait(), PATIENCE)
+
+    async def fed() -> None:
+        """Three times more, from now on."""
+        before = inbox.count("WATCHDOG=1")
+        await until(lambda: inbox.count("WATCHDOG=1") >= before + 3)
+
+    await fed()
+    async with calling(daemon) as client:
+        engine.hold()
+        await client.say(Start(), half_a_sentence(), Flush())
+        await until(lambda: daemon.status == "stalled")
+        inbox.read()
+        statuses = sum(field.startswith("STATUS=") for field in inbox.fields)
+        before = inbox.fields.count("WATCHDOG=1")
+        await until(
+            lambda: sum(field.startswith("STATUS=") for field in inbox.read()) > statuses + 3
+        )
+        assert inbox.count("WATCHDOG=1") <= before + 1, "one may have been under way"
+        assert "stalled" in inbox.fields[-1]
+        engine.release()
+        await fed()
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.wait_for(running, PATIENCE)
+
+
+@pytest.mark.skipif(
+    shutil.which("systemd-socket-activate") is None, reason="needs the Debian package systemd"
+)
+def test_a_socket_of_systemds_is_served(tmp_path: Path) -> None:
+    """By the program as it is started, with a model that does not exist: how far it comes, it says."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    command = ["systemd-socket-activate", "-l", f"127.0.0.1:{port}", "-E", "PYTHONPATH"]
+    command += [sys.executable, "-m", "tests.activated"]
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    try:
+        assert "Listening on" in process.stderr.readline()
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+            client.sendall(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert b"200 OK" in client.recv(9999)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+        process.stderr.close()
