@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from model.kernels import FEW_ROWS, pack
 from model.phases import Choose
+from model.quantised import missing_instructions, quantise
 from model.whisper import Cache, Whisper
 
 N = TypeVar("N", bound=nn.Module)
@@ -68,7 +69,7 @@ class DraftMemory:
             self._head = nn.Sequential(cut)
             self._bias = bias[self._ids]
             if packed:
-                pack(self._head, rows=FEW_ROWS)
+                _hasten(self._head)
 
     def move(self, source: int, target: int, positions: int, states: int) -> None:
         """Copy the first `positions` and `states` of slot `source` over slot `target`."""
@@ -108,10 +109,18 @@ class DraftMemory:
         return choose(self._head(hidden) + self._bias, self._ids, at)
 
 
+def _hasten(module: nn.Module) -> None:
+    """Take the CPU's fastest products: what a drafter says need not be exact."""
+    if missing_instructions():
+        pack(module, rows=FEW_ROWS)
+    else:
+        quantise(module)
+
+
 def settled(network: N, whisper: Whisper, *, packed: bool) -> N:
     """A frozen copy where the target is. Packing would leave the original without weights to save."""
     positions = whisper.decoder.positions
     own = copy.deepcopy(network).to(positions.device, positions.dtype)
     if packed:
-        pack(own, rows=FEW_ROWS)
+        _hasten(own)
     return own.eval().requires_grad_(requires_grad=False)

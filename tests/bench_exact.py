@@ -1,11 +1,12 @@
 """Exactness with genuine weights: does speculation change a token, or a distribution?
 
-    python -m tests.bench_exact [tokens] [sampling] [--model base] [--precision int8] [--files N]
+    python -m tests.bench_exact [tokens] [sampling] [bundled] [--model base] [--precision int8] [--files N]
 
 tokens: every proposer, block and batch size, in random order of arrival, against plain decoding of
 the same recordings one at a time; counts mismatching tokens. sampling: the first three tokens of one
 utterance, drawn speculatively from a drafter's distribution and drawn plainly, compared by a
-chi-square test. Each section replaces its part of docs/exactness.json.
+chi-square test. bundled: the drafter that is installed along, on LibriSpeech test-other and on a share of
+the other recordings, batch by batch, against plain decoding. Each section replaces its part of docs/exactness.json.
 """
 
 import argparse
@@ -25,6 +26,7 @@ from model.load import load
 from model.proposers import Proposer, Reuse
 from model.quantised import Precision
 from model.requests import Request
+from model.trained import bundled, load_drafter
 from tests.audio import recordings
 from tests.oracles import Adversary, Guesser, Oracle, run_shuffled
 
@@ -215,7 +217,40 @@ def compare(plain: Drawn, speculative: Drawn) -> tuple[float, int, float]:
     return p, table.shape[1], sum(n for _, _, n in speculative) / max(proposed, 1)
 
 
-SECTIONS = {"tokens": tokens, "sampling": sampling}
+def bundled_drafter(model: str, precision: Precision, files: int) -> dict[str, Any]:
+    """Tokens and figures of the bundled drafter, at T = 0, over test-other and `files` others."""
+    checkpoint = load(model)
+    path = bundled(checkpoint)
+    assert path is not None, f"no drafter is installed along for {model}"
+    every = [one for one in recordings(language="en") if one.seconds <= 30]
+    first = [one for one in every if one.name.startswith("librispeech_testother")]
+    others = [one for one in every if one not in first]
+    parts = {"test-other": first, "others": others[:: max(len(others) // files, 1)][:files]}
+    plain = Engine(checkpoint, slots=8, precision=precision)
+    drafted = Engine(
+        checkpoint, slots=8, precision=precision, drafter=load_drafter(path, checkpoint)
+    )
+    found: dict[str, Any] = {"drafter": path.name, "block": drafted.runner.block}
+    for name, chosen in parts.items():
+        requests = [Request(one.audio()[: 30 * 16_000], language="en") for one in chosen]
+        wanted, got = plain.transcribe(requests), drafted.transcribe(requests)
+        rounds = sum(one.rounds for one in got)
+        found[name] = {
+            "files": len(requests),
+            "tokens": sum(len(one.tokens) for one in wanted),
+            "files_that_differ": sum(
+                a.tokens != b.tokens for a, b in zip(wanted, got, strict=True)
+            ),
+            "passes_plain": sum(one.rounds for one in wanted),
+            "passes_drafted": rounds,
+            "tau": sum(len(one.tokens) - 1 for one in got) / rounds,
+            "alpha": sum(one.accepted for one in got) / sum(one.proposed for one in got),
+        }
+        print(name, found[name], flush=True)
+    return found
+
+
+SECTIONS = {"tokens": tokens, "sampling": sampling, "bundled": bundled_drafter}
 
 
 def main() -> None:

@@ -35,13 +35,13 @@ def logits_of(one: DraftMemory, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_cut_head_says_of_its_tokens_what_the_whole_one_says(packed: bool) -> None:
-    """With the token rules: what the checkpoint suppresses stays out."""
+    """With the token rules: what the checkpoint suppresses stays out. Packed, it may be in int8."""
     hidden = torch.randn(2, 3, WIDTH, generator=torch.Generator().manual_seed(1))
     whole, _ = logits_of(memory(), hidden)
     cut, ids = logits_of(memory(CUT, packed=packed), hidden)
     assert ids is not None
     assert ids.tolist() == list(CUT)
-    assert torch.allclose(cut, whole[..., list(CUT)], atol=1e-4)
+    assert torch.allclose(cut, whole[..., list(CUT)], atol=0.02 * float(whole.abs().max()))
     assert (cut[..., 0] == -torch.inf).all()  # token 1 is suppressed
 
 
@@ -78,6 +78,6 @@ def test_the_network_of_the_caller_keeps_its_weights() -> None:
     network = nn.Sequential(nn.Linear(WIDTH, WIDTH))
     x = torch.randn(2, WIDTH)
     own = settled(network, WHISPER, packed=True)
-    assert torch.allclose(own(x), network(x), atol=1e-5)
+    assert torch.allclose(own(x), network(x), atol=0.05)  # in int8, where the CPU can
     assert not any(parameter.requires_grad for parameter in own.parameters())
     assert all(parameter.requires_grad for parameter in network.parameters())
