@@ -18,7 +18,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from model.measure import median_seconds
+from model.measure import least_seconds
 
 # What layers mostly see at once: the encoder, whose times grow in proportion, and the decoder.
 MANY_ROWS, FEW_ROWS = 256, 9
@@ -95,7 +95,5 @@ def replace_linears(
 def _packed_wins(linear: nn.Linear, packed: PackedLinear, rows: int) -> bool:
     """Whether packing is worth while; near a tie it is, so that one machine always chooses alike."""
     x = torch.zeros(rows, linear.in_features)
-    plain, ours = (
-        median_seconds(partial(layer, x), repeats=3, warm_ups=1) for layer in (linear, packed)
-    )
+    plain, ours = least_seconds([partial(layer, x) for layer in (linear, packed)])
     return ours <= plain * _NEAR

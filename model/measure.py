@@ -1,8 +1,8 @@
-"""Medians of wall time, for start-up choices and benchmarks: the one place here that reads a clock."""
+"""Wall times, for start-up choices and benchmarks: the one place here that reads a clock."""
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import torch
@@ -27,6 +27,17 @@ def median_seconds(work: Callable[[], object], *, repeats: int = 5, warm_ups: in
     for _ in range(warm_ups):
         work()
     return statistics.median(timed(work)[1] for _ in range(repeats))
+
+
+def least_seconds(works: Sequence[Callable[[], object]], *, rounds: int = 7) -> list[float]:
+    """The least that each of `works` takes; they take turns, and a first round is not counted.
+
+    For choices that must come out alike on a busy machine and on an idle one.
+    """
+    for work in works:
+        work()
+    turns = [[timed(work)[1] for work in works] for _ in range(rounds)]
+    return [min(times) for times in zip(*turns, strict=True)]
 
 
 def _synchronise() -> None:

@@ -330,10 +330,7 @@ class Runner:
         return most if self.static else min(-(-longest // _REACH_STEP) * _REACH_STEP, most)
 
     def _heard(self, states: int) -> int:
-        """Encoder states that attention looks at.
-
-        Always all of them in int8: over more or fewer its sums have another order.
-        """
+        """Encoder states that attention looks at; in int8 all, whose number orders its sums."""
         return self.window if self.static or self.whisper.int8 else states
 
     def _spoken(self, rows: list[Row]) -> list[int]:

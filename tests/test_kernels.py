@@ -38,7 +38,7 @@ def test_a_row_does_not_depend_on_its_neighbours() -> None:
 
 def test_packing_reaches_every_layer_and_knows_gelu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nested modules are packed; other layers stay."""
-    monkeypatch.setattr(kernels, "median_seconds", lambda _work, **_: 1.0)
+    monkeypatch.setattr(kernels, "least_seconds", lambda works: [1.0 for _ in works])
     inner = nn.Sequential(LinearGelu(4, 4))
     module = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4), inner)
     x = torch.randn(3, 4)
@@ -56,14 +56,18 @@ def test_the_faster_kernel_is_taken_by_shape(monkeypatch: pytest.MonkeyPatch) ->
     asked: list[tuple[type[nn.Module], tuple[int, ...]]] = []
     seconds = {48: 1.2, 64: 1.3}  # of packed products; plain ones take 1.0
 
-    def median(work: Callable[[], Tensor], **_: int) -> float:
-        assert isinstance(work, partial)
-        layer, (x,) = work.func, work.args
-        assert isinstance(layer, nn.Module)
-        asked.append((type(layer), tuple(x.shape)))
-        return seconds[layer(x).shape[-1]] if isinstance(layer, PackedLinear) else 1.0
+    def least(works: list[Callable[[], Tensor]]) -> list[float]:
+        times = []
+        for work in works:
+            assert isinstance(work, partial)
+            layer, (x,) = work.func, work.args
+            assert isinstance(layer, nn.Module)
+            asked.append((type(layer), tuple(x.shape)))
+            packed = isinstance(layer, PackedLinear)
+            times.append(seconds[layer(x).shape[-1]] if packed else 1.0)
+        return times
 
-    monkeypatch.setattr(kernels, "median_seconds", median)
+    monkeypatch.setattr(kernels, "least_seconds", least)
     module = nn.Sequential(nn.Linear(16, 48), nn.Linear(48, 64), nn.Linear(16, 48))
     pack(module, rows=MANY_ROWS)
     assert [type(layer) for layer in module] == [PackedLinear, nn.Linear, PackedLinear]
@@ -84,7 +88,7 @@ def test_real_measurements_choose_one_of_the_two() -> None:
 
 def test_packing_frees_the_weights_it_takes_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """The plain layer is gone with its memory, not only out of use."""
-    monkeypatch.setattr(kernels, "median_seconds", lambda _work, **_: 1.0)
+    monkeypatch.setattr(kernels, "least_seconds", lambda works: [1.0 for _ in works])
     module = nn.Sequential(nn.Linear(16, 16))
     original = weakref.ref(module[0].weight)
     pack(module, rows=FEW_ROWS)

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 import pytest
 
 from model import measure
-from model.measure import median_seconds, timed
+from model.measure import least_seconds, median_seconds, timed
 
 
 class Clock:
@@ -27,3 +27,12 @@ def test_the_median_leaves_warm_ups_out(monkeypatch: pytest.MonkeyPatch) -> None
     calls: list[None] = []
     assert median_seconds(lambda: calls.append(None), repeats=3, warm_ups=2) == 2.0
     assert len(calls) == 5
+
+
+def test_the_least_is_of_works_that_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once each uncounted, then by turns: 1 and 5 s, 3 and 2 s."""
+    monkeypatch.setattr(measure, "time", Clock(0, 1, 1, 6, 6, 9, 9, 11))
+    calls: list[str] = []
+    works = [lambda: calls.append("a"), lambda: calls.append("b")]
+    assert least_seconds(works, rounds=2) == [1, 2]
+    assert calls == ["a", "b"] * 3

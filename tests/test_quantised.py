@@ -25,7 +25,7 @@ from model.requests import Request
 from model.whisper import Cache, Whisper
 from tests.audio import needs_audio, recordings
 from tests.oracles import Adversary, Guesser, Oracle, run_shuffled
-from tests.test_engine import CHECKPOINT, GREEDY, WARM
+from tests.test_engine import CHECKPOINT, GREEDY, WARM, tiny_drafter
 from tests.tiny import random_weights, tiny_config
 
 CPU = torch.device("cpu")
@@ -267,6 +267,15 @@ def test_speculation_changes_no_token_of_the_int8_target(name: str, block: int, 
     )
     for one in run_shuffled(engine, REQUESTS, random.Random(f"{name} {block} {slots}")):
         assert one.tokens == PLAIN[id(one.request)]
+
+
+@pytest.mark.parametrize("slots", [1, 4])
+def test_a_drafter_changes_no_greedy_token_of_the_int8_target(slots: int) -> None:
+    """A network made for the checkpoint drafts for either of its targets."""
+    engine = Engine(CHECKPOINT, slots=slots, drafter=tiny_drafter(), precision="int8")
+    results = run_shuffled(engine, GREEDY, random.Random(slots))
+    assert all(one.tokens == PLAIN[id(one.request)] for one in results)
+    assert sum(one.accepted for one in results) > 0
 
 
 @pytest.mark.real
