@@ -3,33 +3,52 @@
 Never imported by captiond or its tests, and no caption in it is made up. Run by hand from the
 repository's root, on a machine with Debian's chromium:
 
-    python -m tests.make_page_pictures [MODEL]
+    python -m tests.make_page_pictures [NAME …] [--model NAME]
 
-Beside other work the model falls behind, and there are no words that may still change to be seen.
+Where the machine has much else to do, the model falls behind, and no words are seen that may still change.
 """
 
+import argparse
 import asyncio
 import io
-import sys
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import soundfile
 from PIL import Image
 from playwright.async_api import Page
 
-from tests.browser import PHONE, WIDE, chromium, sound_file, visiting
+from streaming.protocol import SAMPLE_RATE
+from tests.browser import PHONE, WIDE, chromium, visiting
 from tests.page_daemon import whisper_daemon
+from tests.wire import speech
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-PATIENCE_MS = 180_000
+NAMES = ["wide", "phone", "overlay"]
+PATIENCE_MS = 240_000
+# Seconds of the sample between its first sentences; longer pauses leave a busy machine time for finals.
+CUTS = (0.0, 3.2, 7.6, 10.3, 16.0)
+PAUSE_S = 10
 # Enough captions above, and words of both kinds in the one being spoken.
 MOMENT = """(captions) => {
     const length = (kind) => document.querySelector(`#live ${kind}`)?.textContent.length ?? 0;
     const final = document.querySelectorAll("#log p").length;
     return final >= captions && length(".settled") > 12 && length(".tentative") > 3;
 }"""
+
+
+def spaced(path: Path) -> Path:
+    """A WAV file: the first sentences of the sample, a pause after each."""
+    samples = np.frombuffer(speech(), "<i2")
+    pause = np.zeros(PAUSE_S * SAMPLE_RATE, "<i2")
+    parts = []
+    for first, last in pairwise(CUTS):
+        parts += [samples[round(first * SAMPLE_RATE) : round(last * SAMPLE_RATE)], pause]
+    soundfile.write(path, np.concatenate(parts), SAMPLE_RATE)
+    return path
 
 
 def keep(picture: bytes, name: str, backdrop: Image.Image | None = None) -> None:
@@ -74,20 +93,33 @@ async def overlay(url: str, sound: Path) -> bytes:
         chromium(sound, flag) as browser,
         visiting(browser, f"{url}overlay?size=44", viewport=WIDE) as page,
     ):
-        return await moment(page, 1, transparent=True)
+        return await moment(page, 0, transparent=True)
 
 
-async def main(model: str) -> None:
-    """All three, one after another."""
+async def take(name: str, url: str, sound: Path) -> None:
+    """One picture, by its name."""
+    phone = {"viewport": PHONE, "device_scale_factor": 2, "has_touch": True}
+    match name:
+        case "wide":
+            keep(await listening(url, sound, 3, color_scheme="light"), name)
+        case "phone":
+            keep(await listening(url, sound, 3, color_scheme="dark", **phone), name)
+        case "overlay":
+            keep(await overlay(url, sound), name, dusk(WIDE["width"], WIDE["height"]))
+
+
+async def main() -> None:
+    """What the command line asks for, one after another."""
+    parser = argparse.ArgumentParser(description="take pictures of the page while it listens")
+    parser.add_argument("names", nargs="*", default=NAMES, help=", ".join(NAMES))
+    parser.add_argument("--model", default="base")
+    args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        sound = sound_file(Path(folder) / "sound.wav", 32)
-        async with whisper_daemon(model) as daemon:
-            url = f"http://127.0.0.1:{daemon.port}/"
-            keep(await listening(url, sound, 4, color_scheme="light"), "wide")
-            phone = {"viewport": PHONE, "device_scale_factor": 2, "has_touch": True}
-            keep(await listening(url, sound, 3, color_scheme="dark", **phone), "phone")
-            keep(await overlay(url, sound), "overlay", dusk(WIDE["width"], WIDE["height"]))
+        sound = spaced(Path(folder) / "sound.wav")
+        async with whisper_daemon(args.model) as daemon:
+            for name in args.names:
+                await take(name, f"http://127.0.0.1:{daemon.port}/", sound)
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "base"))
+    asyncio.run(main())

@@ -4,14 +4,15 @@ import asyncio
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from playwright.async_api import Browser, expect
 
 from streaming.protocol import Speech, Stop
 from tests.browser import lines, needs_chromium, scripted, sound_file, start, stop, visiting
-from tests.fakes import ScriptedEngine
+from tests.fakes import PATIENCE, ScriptedEngine
 from tests.standin import Peer, closed, final, partial
-from tests.wire import serving, until
+from tests.wire import serving, speech, until
 
 pytestmark = [needs_chromium, pytest.mark.asyncio(loop_scope="session")]
 
@@ -39,8 +40,8 @@ async def test_a_microphone_is_captioned_by_the_daemon(browser: Browser) -> None
         await until(lambda: not daemon._connections)
 
 
-async def test_every_sample_of_the_microphone_arrives(browser: Browser) -> None:
-    """At the browser's own rate, up to the moment of the stop, and `stop` comes last."""
+async def test_every_sample_of_the_microphone_arrives_as_it_is(browser: Browser) -> None:
+    """At the browser's own rate and loudness, up to the moment of the stop, and `stop` comes last."""
     ended = asyncio.Event()
 
     async def script(peer: Peer) -> None:
@@ -52,14 +53,14 @@ async def test_every_sample_of_the_microphone_arrives(browser: Browser) -> None:
     async with scripted(browser, script) as (server, page):
         await start(page)
         await expect(page.get_by_role("status")).to_have_text("Listening")
-        await until(lambda: len(server.peers[0].frames) > 10)
+        await until(lambda: len(server.peers[0].audio) > 2 * 48_000 * 2)
         await stop(page)
-        await asyncio.wait_for(ended.wait(), 10)
+        await asyncio.wait_for(ended.wait(), PATIENCE)
         (peer,) = server.peers
     assert peer.start.rate in {44_100, 48_000}
     assert peer.start.encoding == "s16le"
-    assert len(peer.audio) % 2 == 0
-    assert max(peer.audio) > 0
+    heard, spoken = (np.frombuffer(audio, "<i2") for audio in (peer.audio, speech()[: 2 * 32_000]))
+    assert heard.max() == pytest.approx(spoken.max(), rel=0.1)
 
 
 async def test_a_file_is_captioned_from_its_beginning_to_its_end(

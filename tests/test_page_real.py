@@ -12,6 +12,7 @@ from tests.wire import SAMPLE
 
 pytestmark = [needs_chromium, pytest.mark.real, pytest.mark.timeout(600)]
 
+PATIENCE_MS = 240_000  # the model has one thread, and perhaps a busy machine
 SECONDS = 10.5  # of the sample: the first three sentences
 
 
@@ -29,11 +30,10 @@ async def test_speech_into_the_microphone_becomes_captions(sound: Path) -> None:
         visiting(browser, f"http://127.0.0.1:{daemon.port}/") as page,
     ):
         await start(page)
-        await expect(page.locator("#live .tentative").first).not_to_be_empty()
-        await expect(page.locator("#live .settled").first).not_to_be_empty()
-        await expect(lines(page)).to_have_count(3, timeout=120_000)
+        await expect(page.locator("#live .tentative").first).not_to_be_empty(timeout=PATIENCE_MS)
+        await expect(lines(page).nth(2)).not_to_be_empty(timeout=PATIENCE_MS)
         await stop(page)
-        await expect(page.get_by_role("status")).to_have_text("Ready", timeout=120_000)
+        await expect(page.get_by_role("status")).to_have_text("Ready", timeout=PATIENCE_MS)
         heard = " ".join(await lines(page).all_inner_texts())
         async with page.expect_download() as download:
             await page.get_by_role("button", name="Download as SRT subtitles").click()
@@ -51,6 +51,6 @@ async def test_a_file_becomes_captions(sound: Path) -> None:
         visiting(browser, f"http://127.0.0.1:{daemon.port}/") as page,
     ):
         await page.set_input_files("#file", sound)
-        await expect(page.get_by_role("status")).to_have_text("Ready", timeout=120_000)
+        await expect(page.get_by_role("status")).to_have_text("Ready", timeout=PATIENCE_MS)
         heard = " ".join(await lines(page).all_inner_texts())
     assert overlap(said, heard) > 0.9, heard
