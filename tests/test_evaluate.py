@@ -67,9 +67,11 @@ def trained(pupil: Student, taught: list[Trajectory]) -> Student:
 
 @pytest.mark.parametrize("make", [student, speech_student], ids=["parallel", "speech"])
 def test_the_walk_is_what_the_engine_does(
-    tmp_path: Path, make: Callable[[tuple[int, ...]], Student]
+    tmp_path: Path, make: Callable[[tuple[int, ...]], Student], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same drafter over the same audio: as many rounds, tokens and accepted candidates."""
+    # As `judge` computes: in int8, which serves, a near tie may fall the other way.
+    monkeypatch.setattr("model.draft_memory.missing_instructions", lambda: ["any"])
     taught = passages(tmp_path, 24)
     kept, _ = teach(teacher(), taught, "en")
     pairs = [(one, trajectory) for one, trajectory in kept if len(trajectory.tokens) < 32]
