@@ -206,6 +206,7 @@ class Engine:
         for row, reading in zip(rows, self.runner.hear(rows, slot, states), strict=True):
             if row.proposer is None and reading:
                 row.proposer = Reuse([*reading, self.tokens.eot])
+                row.proposer.emit(row.prefix)
         proposals = [row.propose(row.budget, 0) for row in rows]
         facts = self.runner.open(rows, proposals, slot, states)
         self._rows += rows
@@ -254,7 +255,11 @@ class Engine:
                 self._pace.learn(proposal.drafted, int(accepted))
         # Only now that every row knows its length may rows be moved.
         for row in [row for row in rows if row.finished(self.tokens.eot)]:
-            result, slot = row.result(self.tokens), self._rows.index(row)
+            slot = self._rows.index(row)
+            if row.fall_back(self.tokens):
+                self.runner.rewind(slot, row)
+                continue
+            result = row.result()
             finished.append(result)
             if isinstance(result, Failure):
                 self.runner.clear(slot)

@@ -68,8 +68,8 @@ class Slots:
     """The device's side of the rows, by slot; allocated once.
 
     lengths: cached positions. states: encoder states to hear; spoken: how many of those a drafter
-    hears. anchors: the newest emitted token. emitted: tokens emitted so far. All int64 [slots], as
-    are seeds; temperatures are float32.
+    hears. anchors: the newest emitted token. emitted: tokens of the transcript so far, of which
+    `forced` were given and not chosen. All int64 [slots], as are seeds; temperatures are float32.
     """
 
     cache: Cache
@@ -78,6 +78,7 @@ class Slots:
     spoken: Tensor
     anchors: Tensor
     emitted: Tensor
+    forced: Tensor
     seeds: Tensor
     temperatures: Tensor
 
@@ -113,6 +114,7 @@ class Slots:
             self.spoken,
             self.anchors,
             self.emitted,
+            self.forced,
             self.seeds,
             self.temperatures,
         ):
@@ -125,9 +127,23 @@ class Slots:
         last = first + len(seeds)
         self.spoken[first:last] = torch.tensor(spoken, dtype=torch.int64)
         self.lengths[first:last] = 0
-        self.emitted[first:last] = 0
+        self.begin(first, [0] * len(seeds))
         self.seeds[first:last] = torch.tensor(seeds, dtype=torch.int64)
         self.temperatures[first:last] = torch.tensor(temperatures)
+
+    def begin(self, first: int, forced: list[int]) -> None:
+        """So many tokens of the transcripts in the slots from `first` on are given."""
+        last = first + len(forced)
+        self.forced[first:last] = torch.tensor(forced, dtype=torch.int64)
+        self.emitted[first:last] = self.forced[first:last]
+
+    def rewind(self, slot: int, opening: int, anchor: int, seed: int, temperature: float) -> None:
+        """Begin the transcript in `slot` anew, behind `opening` tokens whose last is the anchor."""
+        self.lengths[slot] = opening - 1
+        self.anchors[slot] = anchor
+        self.emitted[slot] = self.forced[slot]
+        self.seeds[slot] = seed
+        self.temperatures[slot] = temperature
 
 
 class Reader(Protocol):
@@ -158,6 +174,7 @@ class Phases:
         self._eot, self._sot, self._no_speech = tokens.eot, tokens.sot, tokens.no_speech
         self._bias = tokens.bias(first=False).to(device)
         self._first_bias = tokens.bias(first=True).to(device)
+        self._joint_bias = tokens.continuing().to(device)  # behind what is given
         self._languages = torch.tensor(list(tokens.languages.values()), device=device)
         count = len(slots.lengths)
         block = 0 if drafter is None else drafter.block
@@ -327,9 +344,11 @@ class Phases:
         """Accept, and move the slots on: lengths, anchors, emitted."""
         slots, last = self._slots, first + len(logits)
         lengths, emitted = slots.lengths[first:last], slots.emitted[first:last]
-        opening = (emitted == 0)[:, None]
+        given = slots.forced[first:last]
+        opening = (emitted == given)[:, None]
+        rule = torch.where((given > 0)[:, None], self._joint_bias, self._first_bias)
         ruled = logits + self._bias
-        ruled[:, 0] = torch.where(opening, ruled[:, 0] + self._first_bias, ruled[:, 0])
+        ruled[:, 0] = torch.where(opening, ruled[:, 0] + rule, ruled[:, 0])
         verdict = accept(
             ruled,
             candidates,
