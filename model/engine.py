@@ -250,7 +250,7 @@ class Engine:
         finished: list[Hypothesis | Failure] = []
         for row, proposal, (*pairs, emitted, accepted) in zip(rows, proposals, facts, strict=True):
             tokens, logprobs = pairs[: int(emitted)], pairs[len(pairs) // 2 :][: int(emitted)]
-            row.take(proposal, [int(token) for token in tokens], int(accepted), sum(logprobs))
+            row.take(proposal, [int(token) for token in tokens], int(accepted), logprobs)
             if proposal.drafted and self._pace is not None and not row.sampled:
                 self._pace.learn(proposal.drafted, int(accepted))
         # Only now that every row knows its length may rows be moved.

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 MOST_COMPRESSION = 2.4  # UTF-8 bytes to deflated bytes; above it a text repeats itself
 LEAST_LOGPROB = -1.0  # mean natural log-probability of the tokens
 SILENCE = 0.6  # no-speech probability from which a doubtful text is taken for silence
+DOUBTED = -0.7  # log-probability of a token that may well become another one: 1 in 2
 LADDER = (0.2, 0.4, 0.6, 0.8, 1.0)  # temperatures to try after a greedy transcript that failed
 
 # A loop is cut when its copies are this many, and cover so many tokens: "no" said thirty times in a row

@@ -98,6 +98,7 @@ class Slots:
             integers(),
             integers(),
             integers(),
+            integers(),
             torch.zeros(slots, device=device),
         )
 

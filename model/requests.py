@@ -67,6 +67,7 @@ class Hypothesis:
 
     tokens: as emitted, the end of transcript included when it was reached; of a loop one copy alone.
         The request's prefix comes first, where there is one.
+    certain: characters of `text` before the first token that the target itself doubted (model/guard.py).
     language_probability: among the languages asked for; None when the language was given.
     no_speech: probability of silence after the start token. mean_logprob: natural, over the tokens
         that the target chose, a loop's cut copies included.
@@ -86,6 +87,7 @@ class Hypothesis:
     proposed: int = 0
     accepted: int = 0
     reused: int = 0
+    certain: int = 0
     temperature: float = 0.0
     looped: bool = False
     timed: tuple[TimedWord, ...] | None = None

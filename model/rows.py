@@ -6,7 +6,7 @@ No tensors here; the device's side is `model.phases.Slots`.
 import math
 from dataclasses import dataclass, field
 
-from model.guard import MOST_COMPRESSION, compression_ratio, failed, loop_start
+from model.guard import DOUBTED, MOST_COMPRESSION, compression_ratio, failed, loop_start
 from model.proposers import Proposer
 from model.requests import Failure, Hypothesis, Request
 from model.tokens import TokenTable
@@ -31,6 +31,7 @@ class Attempt:
 
     tokens: tuple[int, ...]
     text: str
+    certain: int
     mean_logprob: float
     temperature: float
     looped: bool
@@ -61,7 +62,7 @@ class Row:
     temperature: float = 0.0
     tokens: list[int] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
-    logprob: float = 0.0
+    logprobs: list[float] = field(default_factory=list)
     rounds: int = 0
     proposed: int = 0
     accepted: int = 0
@@ -120,10 +121,12 @@ class Row:
                 return Proposal(text)
         return Proposal(drafted=min(drafted, limit))
 
-    def take(self, proposal: Proposal, tokens: list[int], accepted: int, logprob: float) -> None:
+    def take(
+        self, proposal: Proposal, tokens: list[int], accepted: int, logprobs: list[float]
+    ) -> None:
         """Take what a target pass emitted."""
         self.tokens += tokens
-        self.logprob += logprob
+        self.logprobs += logprobs
         self.proposed += proposal.count
         self.accepted += accepted
         if self.request.guarded:
@@ -142,17 +145,20 @@ class Row:
         if not self.tokens:
             return False  # an attempt that has not begun
         ended = self.tokens[-1] == eot or len(self.tokens) == self.budget
-        return ended or self._loop is not None or not math.isfinite(self.logprob)
+        return ended or self._loop is not None or not math.isfinite(sum(self.logprobs))
 
     def fall_back(self, table: TokenTable) -> bool:
         """Close the attempt that is finished; True if another one begins, at the ladder's next step."""
-        if not math.isfinite(self.logprob):
+        if not math.isfinite(sum(self.logprobs)):
             return False
         kept = [*self.prefix, *self.tokens[: self._loop]]
+        doubt = (n for n, logprob in enumerate(self.logprobs) if logprob < DOUBTED)
+        sure = len(self.prefix) + next(doubt, len(self.tokens))
         attempt = Attempt(
             tokens=tuple(kept),
             text=table.decode(kept).strip(),
-            mean_logprob=self.logprob / len(self.tokens),
+            mean_logprob=sum(self.logprobs) / len(self.logprobs),
+            certain=len(table.decode(kept[:sure]).strip()),
             temperature=self.temperature,
             looped=self._loop is not None,
         )
@@ -162,12 +168,12 @@ class Row:
         if not doubted or step == len(self.request.ladder):
             return False
         self.temperature = self.request.ladder[step]
-        self.tokens, self.logprob, self._loop, self.proposer = [], 0.0, None, None
+        self.tokens, self.logprobs, self._loop, self.proposer = [], [], None, None
         return True
 
     def result(self) -> Hypothesis | Failure:
         """What became of the request: the last attempt if it passed, else the best."""
-        if not math.isfinite(self.logprob):
+        if not math.isfinite(sum(self.logprobs)):
             return Failure(self.request, "the model's output is not finite for this utterance")
         assert self.language is not None
         best = max(self.attempts, key=lambda attempt: attempt.rank)
@@ -180,6 +186,7 @@ class Row:
             language=self.language,
             language_probability=self.language_probability,
             no_speech=self.no_speech,
+            certain=best.certain,
             mean_logprob=best.mean_logprob,
             rounds=self.rounds,
             proposed=self.proposed,

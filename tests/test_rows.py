@@ -35,16 +35,16 @@ def test_one_place_is_always_the_targets_own() -> None:
     one = row([7] * 100, context=64)
     one.budget = 5
     assert one.propose(8, 0).count == 4
-    one.take(Proposal(), [7, 7, 7], 0, -1.0)
+    one.take(Proposal(), [7, 7, 7], 0, [-1.0])
     assert one.propose(8, 0).count == 1
-    one.take(Proposal(), [7], 0, -1.0)
+    one.take(Proposal(), [7], 0, [-1.0])
     assert one.propose(8, 3).count == 0
 
 
 def test_the_drafter_follows_where_the_text_has_run_off() -> None:
     one = row([5, 6])
     assert one.propose(8, 4).text == [5, 6]
-    one.take(Proposal([5, 6]), [5, 6, 9], 2, -1.0)
+    one.take(Proposal([5, 6]), [5, 6, 9], 2, [-1.0])
     assert one.propose(8, 4) == Proposal(drafted=4)
 
 
@@ -55,7 +55,7 @@ def test_a_text_that_fits_nowhere_rests_longer_and_longer() -> None:
     for number in range(60):
         proposal = one.propose(8, 0)
         tried.append(bool(proposal.text))
-        one.take(proposal, [number % 40], 0, -1.0)
+        one.take(proposal, [number % 40], 0, [-1.0])
     assert tried[:8] == [True, True, False, True, False, False, False, True]
     assert sum(tried) <= 7
 
@@ -63,8 +63,8 @@ def test_a_text_that_fits_nowhere_rests_longer_and_longer() -> None:
 def test_figures_add_up() -> None:
     """Reused are the accepted tokens of texts, accepted those and the drafter's."""
     one = row([5, 6])
-    one.take(Proposal([5, 6]), [5, 9], 1, -1.0)
-    one.take(Proposal(drafted=3), [1, 2, TOKENS.eot], 2, -0.5)
+    one.take(Proposal([5, 6]), [5, 9], 1, [-0.5, -0.5])
+    one.take(Proposal(drafted=3), [1, 2, TOKENS.eot], 2, [-0.2, -0.2, -0.1])
     assert one.finished(TOKENS.eot)
     assert not one.fall_back(TOKENS)
     result = one.result()
@@ -75,7 +75,7 @@ def test_figures_add_up() -> None:
 
 def test_what_is_not_finite_is_a_failure() -> None:
     one = row()
-    one.take(Proposal(), [1], 0, math.nan)
+    one.take(Proposal(), [1], 0, [math.nan])
     assert one.finished(TOKENS.eot)
     assert not one.fall_back(TOKENS)
     assert isinstance(one.result(), Failure)
@@ -84,7 +84,7 @@ def test_what_is_not_finite_is_a_failure() -> None:
 def told(one: Row, text: str, logprob: float = -0.1) -> Row:
     """The row after the target has said `text`, each token with this log-probability."""
     tokens = [*TOKENS.encode(text), TOKENS.eot]
-    one.take(Proposal(), tokens, 0, logprob * len(tokens))
+    one.take(Proposal(), tokens, 0, [logprob] * len(tokens))
     return one
 
 
@@ -112,7 +112,7 @@ def test_a_loop_is_cut_to_one_copy_where_it_is_guarded() -> None:
     """Without the guard it goes on to the end of the budget."""
     guarded, plain = row(guarded=True, context=448), row(context=448)
     for one in (guarded, plain):
-        one.take(Proposal(), TOKENS.encode(" so" + " la li" * 7), 0, -3.0)
+        one.take(Proposal(), TOKENS.encode(" so" + " la li" * 7), 0, [-0.1] * 45)
     assert guarded.finished(TOKENS.eot)
     assert not plain.finished(TOKENS.eot)
     assert not guarded.fall_back(TOKENS)
@@ -144,7 +144,7 @@ def test_each_attempt_draws_its_own_numbers() -> None:
 def test_of_attempts_that_all_failed_the_likeliest_is_kept() -> None:
     """Rather than the last one, drawn at the highest temperature; a loop comes last of all."""
     one = row(ladder=(0.2, 0.4), guarded=True, context=448)
-    one.take(Proposal(), TOKENS.encode(" la" * 12), 0, -0.1)
+    one.take(Proposal(), TOKENS.encode(" la" * 12), 0, [-0.1] * 36)
     assert one.fall_back(TOKENS)
     assert told(one, " likely", logprob=-1.1).fall_back(TOKENS)
     assert not told(one, " unlikely", logprob=-3.0).fall_back(TOKENS)
@@ -156,3 +156,14 @@ def test_what_silence_says_is_not_tried_again() -> None:
     one = told(row(ladder=(0.2,)), " you", logprob=-1.5)
     one.no_speech = 0.9
     assert not one.fall_back(TOKENS)
+
+
+def test_what_the_target_doubts_is_told() -> None:
+    """Up to there the text is certain; a prefix is certain in any case."""
+    one = row(prefix="ab", context=448)
+    one.take(Proposal(), TOKENS.encode(" cd ef"), 0, [-0.1] * 4 + [-0.9] + [-0.1])
+    one.take(Proposal(), [TOKENS.eot], 0, [-0.1])
+    assert not one.fall_back(TOKENS)
+    result = outcome(one)
+    assert result.text == "ab cd ef"
+    assert result.text[: result.certain] == "ab cd"
