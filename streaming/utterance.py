@@ -28,7 +28,6 @@ class Decode:
     voiced: samples from its first speech to its last.
     language: a code, several to choose from, or None to detect; expected: what would be no surprise.
     prefix: words that its text must begin with: promised to the client.
-    context: what was said just before, by the same speaker.
     """
 
     utterance: int
@@ -41,7 +40,6 @@ class Decode:
     language: Asked = None
     expected: str | None = None
     prefix: str = ""
-    context: str = ""
 
 
 @dataclass(slots=True)

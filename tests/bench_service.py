@@ -32,7 +32,7 @@ from streaming.protocol import SAMPLE_RATE, Final
 from streaming.segmenter import Settings
 from tests.audio import Recording, recordings
 from tests.bench_stream import Take, measured_load, stream
-from tests.bench_words import Alignment
+from tests.bench_words import Alignment, retracted
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "service.json"
 TEST_OTHER = "librispeech_testother_resemblyzer/"
@@ -47,6 +47,8 @@ DEFINITIONS = {
     "after_endpoint": "arrival of a final minus arrival of its utterance's speech end message",
     "first_partial": "arrival of an utterance's first partial minus the sending of its first "
     "voiced sample",
+    "retracted_percent": "characters of words taken back from the screen, by later partials or by the "
+    "final, of all that were shown; neither case nor marks count",
     "cadence": "from one partial of an utterance to the next, by arrival",
     "forced_cuts": "utterances in the last cap_ms - cut_search_ms … cap_ms of length that end "
     "where the next begins",
@@ -204,12 +206,23 @@ def partial_figures(take: Take) -> dict[str, Any]:
         for series in partials.values()
         for (before, _), (after, _) in itertools.pairwise(series)
     ]
+    flicker = np.array([retracted(series) for series in _screens(take)] or [(0, 1)]).sum(0)
     return {
+        "retracted_percent": round(100 * float(flicker[0] / max(flicker[1], 1)), 2),
         "count": sum(map(len, partials.values())),
         "utterances_without": len(take.finals) - len(first),
         "first_partial": spread(first) if first else None,
         "cadence": spread(steps) if steps else None,
     }
+
+
+def _screens(take: Take) -> list[list[str]]:
+    """What each utterance's line said, partials and final, in order."""
+    partials = take.partials()
+    return [
+        [message.text for _, message in partials.get(final.utterance, [])] + [final.text]
+        for final in take.finals
+    ]
 
 
 def seam_errors(
