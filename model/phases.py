@@ -5,15 +5,15 @@ shapes that follow from its arguments' shapes and constants alone, and reads not
 host: so each can be captured as a graph. Which utterance sits in which slot is the engine's affair.
 """
 
-from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from model.decode import DRAFT, Verdict, accept, sample, uniform, warm_softmax
+from model.slots import Slots
 from model.tokens import TokenTable
-from model.whisper import Cache, Whisper
+from model.whisper import Whisper
 
 
 class Choose(Protocol):
@@ -53,7 +53,7 @@ class Drafter(Protocol):
         ...
 
     def draft(
-        self, slots: "Slots", rows: int, count: int, reach: int, heard: int, choose: Choose
+        self, slots: Slots, rows: int, count: int, reach: int, heard: int, choose: Choose
     ) -> None:
         """Have `choose` name `count` candidates of slots 0 … rows - 1, in order, one or more at once.
 
@@ -61,90 +61,6 @@ class Drafter(Protocol):
         and of `slots.spoken`.
         """
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Slots:
-    """The device's side of the rows, by slot; allocated once.
-
-    lengths: cached positions. states: encoder states to hear; spoken: how many of those a drafter
-    hears. anchors: the newest emitted token. emitted: tokens of the transcript so far, of which
-    `forced` were given and not chosen. All int64 [slots], as are seeds; temperatures are float32.
-    """
-
-    cache: Cache
-    lengths: Tensor
-    states: Tensor
-    spoken: Tensor
-    anchors: Tensor
-    emitted: Tensor
-    forced: Tensor
-    seeds: Tensor
-    temperatures: Tensor
-
-    @classmethod
-    def allocate(cls, whisper: Whisper, slots: int, block: int) -> "Slots":
-        """Room for `slots` utterances, and behind each context for a block that overshoots it."""
-        device = whisper.decoder.positions.device
-
-        def integers() -> Tensor:
-            return torch.zeros(slots, dtype=torch.int64, device=device)
-
-        return cls(
-            Cache.allocate(whisper.config, slots, device, whisper.cache_dtype, spare=block + 1),
-            integers(),
-            integers(),
-            integers(),
-            integers(),
-            integers(),
-            integers(),
-            integers(),
-            torch.zeros(slots, device=device),
-        )
-
-    def clear(self, first: int, last: int) -> None:
-        """Zero the caches of slots first … last - 1."""
-        self.cache.rows(first, last).clear()
-
-    def move(self, source: int, target: int, positions: int, states: int) -> None:
-        """Copy slot `source`, of which so much is in use, over slot `target`."""
-        self.cache.move(source, target, positions, states)
-        for tensor in (
-            self.lengths,
-            self.states,
-            self.spoken,
-            self.anchors,
-            self.emitted,
-            self.forced,
-            self.seeds,
-            self.temperatures,
-        ):
-            tensor[target] = tensor[source]
-
-    def reset(
-        self, first: int, spoken: list[int], seeds: list[int], temperatures: list[float]
-    ) -> None:
-        """Begin transcripts in the slots from `first` on."""
-        last = first + len(seeds)
-        self.spoken[first:last] = torch.tensor(spoken, dtype=torch.int64)
-        self.lengths[first:last] = 0
-        self.begin(first, [0] * len(seeds))
-        self.seeds[first:last] = torch.tensor(seeds, dtype=torch.int64)
-        self.temperatures[first:last] = torch.tensor(temperatures)
-
-    def begin(self, first: int, forced: list[int]) -> None:
-        """So many tokens of the transcripts in the slots from `first` on are given."""
-        last = first + len(forced)
-        self.forced[first:last] = torch.tensor(forced, dtype=torch.int64)
-        self.emitted[first:last] = self.forced[first:last]
-
-    def rewind(self, slot: int, opening: int, anchor: int, seed: int, temperature: float) -> None:
-        """Begin the transcript in `slot` anew, behind `opening` tokens whose last is the anchor."""
-        self.lengths[slot] = opening - 1
-        self.anchors[slot] = anchor
-        self.emitted[slot] = self.forced[slot]
-        self.seeds[slot] = seed
-        self.temperatures[slot] = temperature
 
 
 class Reader(Protocol):

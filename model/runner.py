@@ -20,11 +20,12 @@ from model.load import Checkpoint
 from model.measure import median_seconds
 from model.mel import SAMPLE_RATE, SAMPLES_PER_STATE, LogMel
 from model.pace import Pace
-from model.phases import Phases, Slots
+from model.phases import Phases
 from model.quantised import Precision
 from model.reading import Reader, SlotReader, collapse
 from model.requests import SURE, Request, as_tuple
 from model.rows import Proposal, Row
+from model.slots import Slots
 from model.trained import SlotSide, Trained
 from model.whisper import Whisper
 
