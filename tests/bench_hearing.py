@@ -10,6 +10,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from streaming.segmenter import Settings
 from streaming.session import Session
 from streaming.silero import Silero
 from streaming.utterance import Decode
-from streaming.vad import NoiseGate, VoiceActivity, WebRtcVad
+from streaming.vad import VoiceActivity, WebRtcVad, detector
 from tests.audio import recordings
 from tests.bench_stream import FRAME
 from tests.test_vad import noise
@@ -50,18 +51,15 @@ SPEECH = {
 }
 DETECTORS: dict[str, tuple[int, Callable[[], VoiceActivity]]] = {
     "silero": (60, Silero),
-    **{f"webrtc {mode}": (120, lambda mode=mode: WebRtcVad(mode)) for mode in range(4)},
-    **{
-        f"webrtc {mode} gated": (120, lambda mode=mode: NoiseGate(WebRtcVad(mode)))
-        for mode in range(4)
-    },
+    **{f"webrtc {mode}": (120, partial(WebRtcVad, mode)) for mode in range(4)},
+    **{f"webrtc {mode} gated": (120, partial(detector, "webrtc", mode)) for mode in range(4)},
 }
 
 
-def spans(audio: Samples, minimum_ms: int, detector: VoiceActivity) -> list[Span]:
+def spans(audio: Samples, minimum_ms: int, vad: VoiceActivity) -> list[Span]:
     """Where a session's utterances lie."""
     settings = Settings(minimum_speech_ms=minimum_ms)
-    session = Session(Start(encoding="f32le", partials=False), settings, vad=detector)
+    session = Session(Start(encoding="f32le", partials=False), settings, vad=vad)
     outputs = session.feed(audio.astype("<f4").tobytes())
     while session.unheard:
         outputs += session.hear()
