@@ -9,8 +9,7 @@ changes no figure.
 
 import argparse
 import asyncio
-import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,16 @@ from streaming.protocol import SAMPLE_RATE, Final
 from tests.audio import Recording, recordings
 from tests.bench_hearing import mixed as mixed_sound
 from tests.bench_hearing import sounds
-from tests.bench_service import CHAPTER, TEST_OTHER, daemon, machine, offline, seam_errors
+from tests.bench_service import (
+    CHAPTER,
+    TEST_OTHER,
+    Section,
+    daemon,
+    offline,
+    options,
+    run,
+    seam_errors,
+)
 from tests.bench_stream import Take, stream, voiced_range
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "captions.json"
@@ -222,7 +230,7 @@ def _inside(final: Final) -> bool:
     return all(final.start <= word.start <= word.end <= final.end for word in final.words or [])
 
 
-SECTIONS: dict[str, Callable[[argparse.Namespace], Awaitable[dict[str, Any]]]] = {
+SECTIONS: dict[str, Section] = {
     "nonspeech": nonspeech,
     "mixed": mixed,
     "edges": edges,
@@ -231,31 +239,12 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], Awaitable[dict[str, Any]]]] =
 }
 
 
-async def run(args: argparse.Namespace) -> None:
-    """Each section asked for, written as soon as it is done."""
-    for name in args.sections or SECTIONS:
-        figures = await SECTIONS[name](args)
-        known = json.loads(args.output.read_text()) if args.output.exists() else {}
-        known["definitions"] = DEFINITIONS
-        known[name] = {"machine": machine(), "model": args.model, **figures}
-        args.output.write_text(json.dumps(known, indent=1) + "\n")
-        print(f"{name}: written to {args.output}", flush=True)
-
-
 def main() -> None:
-    """Read the options; a quick run asks for an --output of its own."""
+    """Read the options and run."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench_captions")
-    parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(SECTIONS))
-    parser.add_argument("--model", default="base")
     parser.add_argument("--quick", action="store_true", help="a few files, to see that it works")
-    parser.add_argument("--output", type=Path, default=RESULTS, help="default: %(default)s")
-    args = parser.parse_args()
-    unknown = sorted(set(args.sections) - SECTIONS.keys())
-    if unknown:
-        parser.error(f"no section {', '.join(unknown)}: choose from {', '.join(SECTIONS)}")
-    if args.output == RESULTS and args.quick:
-        parser.error(f"a quick run is not for {RESULTS.name}: name another --output")
-    asyncio.run(run(args))
+    args = options(parser, SECTIONS, RESULTS, ["quick"])
+    asyncio.run(run(args, SECTIONS, DEFINITIONS))
 
 
 if __name__ == "__main__":

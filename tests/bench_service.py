@@ -254,39 +254,49 @@ async def idle(args: argparse.Namespace) -> dict[str, Any]:
     return {"no_client": alone, "silent_client": listening, "captions_of_silence": captions}
 
 
-SECTIONS: dict[str, Callable[[argparse.Namespace], Awaitable[dict[str, Any]]]] = {
-    "wer": wer,
-    "chapter": chapter,
-    "idle": idle,
-}
+Section = Callable[[argparse.Namespace], Awaitable[dict[str, Any]]]
+SECTIONS: dict[str, Section] = {"wer": wer, "chapter": chapter, "idle": idle}
 
 
-async def run(args: argparse.Namespace) -> None:
+async def run(
+    args: argparse.Namespace, sections: dict[str, Section], definitions: dict[str, str]
+) -> None:
     """Each section asked for, written as soon as it is done."""
-    for name in args.sections or SECTIONS:
-        figures = await SECTIONS[name](args)
+    for name in args.sections or sections:
+        figures = await sections[name](args)
         known = json.loads(args.output.read_text()) if args.output.exists() else {}
-        known["definitions"] = DEFINITIONS
+        known["definitions"] = definitions
         known[name] = {"machine": machine(), "model": args.model, **figures}
         args.output.write_text(json.dumps(known, indent=1) + "\n")
         print(f"{name}: written to {args.output}", flush=True)
 
 
-def main() -> None:
-    """Read the options; those that shorten the run ask for an --output of their own."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench_service")
-    parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(SECTIONS))
+def options(
+    parser: argparse.ArgumentParser,
+    sections: dict[str, Section],
+    results: Path,
+    short: Sequence[str],
+) -> argparse.Namespace:
+    """What was asked for; the options `short` shorten a run, which then needs an --output of its own."""
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(sections))
     parser.add_argument("--model", default="base")
+    parser.add_argument("--output", type=Path, default=results, help="default: %(default)s")
+    args = parser.parse_args()
+    unknown = sorted(set(args.sections) - sections.keys())
+    if unknown:
+        parser.error(f"no section {', '.join(unknown)}: choose from {', '.join(sections)}")
+    if args.output == results and any(getattr(args, name) for name in short):
+        parser.error(f"a shortened run is not for {results.name}: name another --output")
+    return args
+
+
+def main() -> None:
+    """Read the options and run."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench_service")
     parser.add_argument("--minutes", type=float, help="of the chapter (default: all 19.3)")
     parser.add_argument("--files", type=int, help="of test-other (default: all 70)")
-    parser.add_argument("--output", type=Path, default=RESULTS, help="default: %(default)s")
-    args = parser.parse_args()
-    unknown = sorted(set(args.sections) - SECTIONS.keys())
-    if unknown:
-        parser.error(f"no section {', '.join(unknown)}: choose from {', '.join(SECTIONS)}")
-    if args.output == RESULTS and (args.minutes or args.files):
-        parser.error(f"a shortened run is not for {RESULTS.name}: name another --output")
-    asyncio.run(run(args))
+    args = options(parser, SECTIONS, RESULTS, ["minutes", "files"])
+    asyncio.run(run(args, SECTIONS, DEFINITIONS))
 
 
 if __name__ == "__main__":
