@@ -71,7 +71,7 @@ def crowded(health: Health, config: Config, *, of_token: int, returning: bool) -
     back to a session of its own, which has its place already.
     """
     if health.status == "warming_up":
-        text = f"captiond is still loading its model: try again in {RETRY_AFTER} s\n"
+        text = "captiond is still loading its model\n"
         return Refusal("warming_up", _busy(text, {STATUS_HEADER: "warming_up"}))
     if health.status != "ok":
         return Refusal(health.status, _busy(f"captiond is {health.status}\n"))

@@ -119,7 +119,9 @@ async def test_a_model_that_loads_is_said_and_waited_for(browser: Browser) -> No
         serving(engine, warm=False) as daemon,
         visiting(browser, f"http://127.0.0.1:{daemon.port}/", expected=BROKEN) as page,
     ):
-        await expect(page.get_by_role("alert")).to_contain_text("captiond is warming up")
+        await expect(page.get_by_role("alert")).to_contain_text(
+            "captiond is still loading its model"
+        )
         engine.finish_warm_up()
         await expect(page.get_by_role("alert")).to_be_hidden()
 
