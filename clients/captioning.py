@@ -16,7 +16,7 @@ from typing import Any, Self, get_args
 
 from clients.stream import DEFAULT_URL, Captions, RefusedError, connect
 from clients.subtitles import FORMATS, Screen
-from streaming.protocol import Encoding, Start, Task
+from streaming.protocol import Encoding, Stability, Start, Task
 
 LOADING_S = 1.0  # between two looks at a daemon that loads
 
@@ -169,6 +169,20 @@ def add_caption_arguments(parser: argparse.ArgumentParser) -> None:
     add("--task", choices=get_args(Task), default="transcribe", help="translate writes English")
     add("--prompt", default="", metavar="TEXT", help="what came before: names, spelling, style")
     add(
+        "--hot-word",
+        action="append",
+        default=[],
+        metavar="WORD",
+        help="a word or name to listen for; may be repeated",
+    )
+    add(
+        "--stability",
+        choices=get_args(Stability),
+        default="revise",
+        help="commit takes nothing back",
+    )
+    add("--words", action="store_true", help="the times of words (in json)")
+    add(
         "--temperature",
         type=float,
         default=0.0,
@@ -198,6 +212,9 @@ def start_of(
         seed=args.seed,
         partials=shown if args.partials is None else args.partials,
         prompt=args.prompt,
+        hot_words=args.hot_word or None,
+        stability=args.stability,
+        words=args.words,
     )
 
 

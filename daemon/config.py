@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from streaming.segmenter import Settings
+from streaming.segmenter import Detector, Settings
 
 ENVIRONMENT_PREFIX = "CAPTIOND_"
 # Not keys of `Config`: the file to read; the address that this package's clients call, and their token.
@@ -95,9 +95,9 @@ class Config(Struct, frozen=True, kw_only=True):
         Meta(
             ge=1.0,
             le=3600.0,
-            description="lateness of finals beyond which new clients get HTTP 503",
+            description="wait for a turn beyond which new clients get HTTP 503",
         ),
-    ] = 30.0
+    ] = 5.0
     start_timeout_seconds: Annotated[
         float, Meta(ge=0.1, le=600.0, description="how long a client may take to send `start`")
     ] = 10.0
@@ -153,8 +153,11 @@ class Config(Struct, frozen=True, kw_only=True):
     minimum_speech_ms: Annotated[
         int, Meta(ge=30, le=1_000, description="speech shorter than this is taken for noise")
     ] = _STREAMING.minimum_speech_ms
+    vad: Annotated[
+        Detector, Meta(description="voice detector; webrtc wants minimum_speech_ms = 120")
+    ] = _STREAMING.vad
     vad_mode: Annotated[
-        int, Meta(ge=0, le=3, description="voice detection: 0 hears the most, 3 rejects the most")
+        int, Meta(ge=0, le=3, description="of webrtc: 0 hears the most, 3 rejects the most")
     ] = _STREAMING.vad_mode
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="least severe line logged")

@@ -53,7 +53,7 @@ class Health:
         if self.status != "ok":
             return f"the daemon is {self.status}"
         if self.late:
-            return f"finals are {self.facts.lag:.0f} s late"
+            return f"finals are {self.facts.wait:.0f} s late"
         return "all sessions are taken" if self.full else ""
 
     @property

@@ -1,41 +1,23 @@
-"""The recogniser's queue and its one thread: what is decoded next, and what is left out.
+"""The recogniser's one thread: it takes from the queue what is to be decoded next, and delivers.
 
 No socket, no session and no message is known here: work comes in, results go out on the event
-loop. The engine is loaded, warmed and used in this file's thread and nowhere else.
-
-The policy:
-
-* Finals go before partials: while a final waits, no partial is admitted.
-* Finals of one session are decoded in the order submitted; sessions take turns, so that a final of
-  a live speaker waits behind one utterance of somebody's file, not behind the whole file.
-* Of a session's partials the newest alone waits. It keeps its predecessor's place in the queue
-  (the session that waited longest comes first) and is dropped when the final of its utterance, or
-  of a later one, is submitted. A running partial is left to finish; until then the session's
-  next one waits.
-* A partial never takes the last free slot where there are several: a final needs no luck.
-* Work joins between two rounds of the engine. With nothing to do the thread sleeps.
-* A round that fails is no verdict on what was in it. Its finals are tried again, before anything else
-  and each alone in the engine; the one that fails at that has failed. Its partials are dropped.
-
-The queue is bounded by its users: one partial for each session, and the finals of as much audio as
-a session may have outstanding.
+loop. The engine is loaded, warmed and used in this file's thread and nowhere else. What comes next is
+for daemon/backlog.py to say.
 """
 
 import logging
 import threading
 import time
 from asyncio import AbstractEventLoop
-from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
-from model.requests import Failure, Hypothesis, Request
+from daemon.backlog import Backlog, Courtesy, Result, Work
+from model.requests import Failure, Request
 
 logger = logging.getLogger(__name__)
-
-Result = Hypothesis | Failure
 
 
 class Engine(Protocol):
@@ -72,110 +54,29 @@ class Engine(Protocol):
         """Run every phase once, so that the first client does not pay for it."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Work:
-    """One request of one session.
-
-    done(result, milliseconds since submission): called at most once, on the event loop; never for
-    work that was superseded or cancelled. alone: it shares the engine with nothing.
-    """
-
-    session: str
-    utterance: int
-    final: bool
-    request: Request
-    done: Callable[[Result, float], None]
-    submitted: float = field(default_factory=time.monotonic)  # seconds
-    alone: bool = False
-
-
 @dataclass(frozen=True, slots=True)
 class Facts:
     """The scheduler at one moment.
 
-    waiting, running: requests. lag: age of the oldest unfinished final, in seconds. idle: seconds
-    since the engine last got anything done, 0 with nothing to do. superseded, finals, partials,
+    waiting, running: requests. lag: age of the oldest unfinished final, in seconds. turn: seconds that
+    the session which waits longest for its next final's turn has waited. idle: seconds since the engine last got anything done, 0 with nothing to do. superseded, finals, partials,
     failed: requests since the start, by what became of them.
     """
 
     waiting: int
     running: int
     lag: float
+    turn: float
     idle: float
     superseded: int
     finals: int
     partials: int
     failed: int
 
-
-class Backlog:
-    """What waits, and the policy of what comes next. Pure: no thread, no engine."""
-
-    def __init__(self) -> None:
-        self.superseded = 0
-        self._alone: deque[Work] = deque()  # finals of a round that failed
-        self._finals: dict[str, deque[Work]] = {}  # in order of the sessions' turns
-        self._partials: dict[str, Work] = {}  # in order of the sessions' waiting
-
-    def __len__(self) -> int:
-        return len(self._alone) + sum(map(len, self._finals.values())) + len(self._partials)
-
     @property
-    def oldest_final(self) -> float | None:
-        """When the final that waits longest was submitted."""
-        heads = [*self._alone, *(queue[0] for queue in self._finals.values())]
-        return min((work.submitted for work in heads), default=None)
-
-    def put(self, work: Work) -> None:
-        """Queue `work`; a partial replaces the session's, a final drops the one it overtakes."""
-        waiting = self._partials.get(work.session)
-        if not work.final:
-            self.superseded += waiting is not None
-            self._partials[work.session] = work
-            return
-        self._finals.setdefault(work.session, deque()).append(work)
-        if waiting is not None and waiting.utterance <= work.utterance:
-            del self._partials[work.session]
-            self.superseded += 1
-
-    def retry(self, works: Iterable[Work]) -> None:
-        """Queue again what was in a round that failed: the finals. Partials will have successors."""
-        for work in works:
-            if work.final:
-                self._alone.append(replace(work, alone=True))
-            else:
-                self.superseded += 1
-
-    def drop(self, session: str) -> None:
-        """Forget everything of `session`."""
-        self._alone = deque(work for work in self._alone if work.session != session)
-        self._finals.pop(session, None)
-        self._partials.pop(session, None)
-
-    def take(self, running: Collection[Work], slots: int) -> list[Work]:
-        """Remove and return what joins `running` now, most urgent first."""
-        if self._alone and not running:
-            return [self._alone.popleft()]
-        if self._alone or any(work.alone for work in running):
-            return []
-        taken: list[Work] = []
-        free = slots - len(running)
-        while self._finals and len(taken) < free:
-            taken.append(self._next_final())
-        free -= len(taken) + (slots > 1)
-        if self._finals or free <= 0:
-            return taken
-        busy = {work.session for work in running if not work.final}
-        ready = [session for session in self._partials if session not in busy]
-        return taken + [self._partials.pop(session) for session in ready[:free]]
-
-    def _next_final(self) -> Work:
-        session = next(iter(self._finals))
-        queue = self._finals.pop(session)
-        work = queue.popleft()
-        if queue:
-            self._finals[session] = queue  # back to the end of the line
-        return work
+    def wait(self) -> float:
+        """How late a newcomer's finals would be, in seconds."""
+        return max(self.turn, self.idle)
 
 
 class Scheduler:
@@ -196,6 +97,7 @@ class Scheduler:
         self._running: dict[Request, Work] = {}
         self._cancelled: list[Request] = []  # running work whose slot is to be freed
         self._stopping = False
+        self._courtesy = Courtesy()
         self._last_progress = time.monotonic()
         self._finals = self._partials = self._failed = 0
 
@@ -209,8 +111,19 @@ class Scheduler:
         with self._changed:
             if not self._backlog and not self._running:
                 self._last_progress = time.monotonic()  # idleness was no lack of progress
+            if work.final and self._promote(work):
+                return
             self._backlog.put(work)
             self._changed.notify()
+
+    def _promote(self, final: Work) -> bool:
+        """Let the early final that is running be `final`. False where there is none."""
+        for request, work in self._running.items():
+            if work.serves(final):
+                self._running[request] = replace(final, request=request)
+                self._backlog.overtake(final)
+                return True
+        return False
 
     def cancel(self, session: str) -> None:
         """Forget the session's queued work and free the slots of its running work."""
@@ -229,11 +142,13 @@ class Scheduler:
             oldest = [work.submitted for work in self._running.values() if work.final]
             if self._backlog.oldest_final is not None:
                 oldest.append(self._backlog.oldest_final)
+            turn = self._backlog.oldest_turn
             waiting, running = len(self._backlog), len(self._running)
             return Facts(
                 waiting=waiting,
                 running=running,
                 lag=now - min(oldest, default=now),
+                turn=0.0 if turn is None else now - turn,
                 idle=now - self._last_progress if waiting or running else 0.0,
                 superseded=self._backlog.superseded,
                 finals=self._finals,
@@ -269,8 +184,8 @@ class Scheduler:
                 logger.exception("a round of the engine failed")
                 self._give_up(engine, f"the recogniser failed: {error}")
 
-    def _await_changes(self, slots: int) -> tuple[list[Request], list[Request]] | None:
-        """Wait for something to do: requests to cancel and to admit. None when it is time to end.
+    def _await_changes(self, slots: int) -> tuple[list[Request], list[Work]] | None:
+        """Wait for something to do: what to cancel and what to admit. None when it is time to end.
 
         Both lists are empty while what already runs simply goes on.
         """
@@ -281,20 +196,26 @@ class Scheduler:
             if self._stopping:
                 return None
             cancelled, self._cancelled = self._cancelled, []
-            joining = self._backlog.take(self._running.values(), slots)
+            running = self._running.values()
+            now = time.monotonic()
+            partials = self._courtesy.allows(now, running)
+            joining = self._backlog.take(running, slots, now=now, partials=partials)
             self._running.update((work.request, work) for work in joining)
-            return cancelled, [work.request for work in joining]
+            return cancelled, joining
 
-    def _round(self, engine: Engine, cancelled: list[Request], joining: list[Request]) -> None:
+    def _round(self, engine: Engine, cancelled: list[Request], joining: list[Work]) -> None:
+        began = time.monotonic()
         for request in cancelled:
             engine.cancel(request)
-        for request in joining:
+        for work in joining:
             try:
-                engine.admit(request)
+                engine.admit(work.request)
             except ValueError as error:
-                self._finish([Failure(request, str(error))])
+                self._finish([Failure(work.request, str(error))])
         if self._running:  # a cancellation meanwhile costs one round for nothing, at most
             self._finish(engine.step())
+        if any(not work.final for work in joining):
+            self._courtesy.joined(began, time.monotonic())
 
     def _give_up(self, engine: Engine, message: str) -> None:
         """Empty the engine after a round that failed: what had a second try has failed.

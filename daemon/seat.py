@@ -13,16 +13,17 @@ from functools import partial
 from typing import Protocol, assert_never
 
 import numpy as np
-from numpy.typing import NDArray
 
+from daemon.backlog import Result, Work
 from daemon.config import Config
 from daemon.farewell import INTERNAL, NORMAL, Farewell
 from daemon.history import History
 from daemon.metrics import Metrics
 from daemon.outbox import Lateness
-from daemon.scheduler import Engine, Result, Scheduler, Work
+from daemon.scheduler import Engine, Scheduler
 from daemon.transcripts import Transcript, Transcripts
-from model.requests import Failure, Request
+from model.guard import LADDER
+from model.requests import Failure, Request, as_tuple
 from streaming.protocol import (
     SAMPLE_RATE,
     Closed,
@@ -37,9 +38,12 @@ from streaming.protocol import (
     Start,
 )
 from streaming.segmenter import Settings
-from streaming.session import Decode, Output, Session
+from streaming.session import Output, Session
+from streaming.utterance import Decode
 
 logger = logging.getLogger(__name__)
+
+SILENCE = np.zeros(SAMPLE_RATE, np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,9 @@ class Seat:
 
     def __init__(self, name: str, label: str, start: Start, service: Service) -> None:
         try:
-            service.engine.check(_request(start, np.zeros(SAMPLE_RATE, np.float32)))
+            for language in as_tuple(start.language) or (None,):
+                probe = Decode(0, 0, SAMPLE_RATE, SILENCE, final=True, language=language)
+                service.engine.check(_request(start, probe))
         except ValueError as error:
             raise ProtocolError("bad_request", str(error)) from None
         self.name = name
@@ -203,7 +209,7 @@ class Seat:
             drafter=self._service.engine.drafter,
             limits=Limits(
                 frame_bytes=self.config.max_frame_bytes,
-                utterance_seconds=self._service.settings.cap_ms / 1000,
+                utterance_seconds=self._session.settings.cap_ms / 1000,
                 buffered_seconds=self.config.max_buffered_seconds,
                 resume_seconds=0.0 if self.key is None else self.config.resume_seconds,
             ),
@@ -269,10 +275,10 @@ class Seat:
             session=self.name,
             utterance=decode.utterance,
             final=decode.final,
+            early=decode.early,
             request=_request(
                 self._start,
-                decode.audio,
-                fitted_window=not decode.final,
+                decode,
                 previous=self._heard[1] if self._heard[0] == decode.utterance else (),
             ),
             done=partial(self._decoded, decode),
@@ -311,22 +317,26 @@ class Seat:
             self._watch_lateness()
 
 
-def _request(
-    start: Start,
-    audio: NDArray[np.float32],
-    *,
-    fitted_window: bool = False,
-    previous: tuple[int, ...] = (),
-) -> Request:
-    """What `start` asks for, of this `audio`."""
-    language = start.language
+def _request(start: Start, decode: Decode, *, previous: tuple[int, ...] = ()) -> Request:
+    """What `start` asks for, of the span that `decode` names.
+
+    What may become a final is decoded in the full window, with words and, where it is greedy, with
+    further attempts if it fails; a partial in a fitted window, once.
+    """
+    whole = decode.final or decode.early
+    said_before = (", ".join(start.hot_words or ()), start.prompt)
     return Request(
-        audio=audio,
-        language=tuple(language) if isinstance(language, list) else language,
+        audio=decode.audio,
+        language=decode.language,
+        expected=decode.expected,
         task=start.task,
-        prompt=start.prompt,
+        prompt=" ".join(text for text in said_before if text),
+        prefix=decode.prefix,
         temperature=start.temperature,
         seed=start.seed,
-        fitted_window=fitted_window,
+        fitted_window=not whole,
         previous=previous,
+        guarded=True,
+        ladder=LADDER if whole and start.temperature == 0 else (),
+        words=whole and start.words,
     )

@@ -69,6 +69,8 @@ def run(args: argparse.Namespace) -> int:
     from model.engine import Engine  # noqa: PLC0415
     from model.load import ModelError  # noqa: PLC0415
     from model.start import start  # noqa: PLC0415
+    from streaming.silero import DetectorError  # noqa: PLC0415
+    from streaming.vad import detector  # noqa: PLC0415
 
     def load_engine() -> Engine:
         threads = settings.threads or physical_cores()
@@ -85,10 +87,11 @@ def run(args: argparse.Namespace) -> int:
         await serve(Daemon(settings, load_engine, inherited=inherited), manager, read)
 
     try:
+        detector(settings.vad, settings.vad_mode)  # what is missing is told before anybody connects
         asyncio.run(main())
     except config.ConfigError as error:
         return _fail(str(error), 2)
-    except (ListenError, ModelError) as error:
+    except (DetectorError, ListenError, ModelError) as error:
         return _fail(str(error), 1)
     return 0
 

@@ -174,7 +174,7 @@ class Daemon:
             drafter=None if self._service is None else self._service.engine.drafter,
             uptime=time.monotonic() - self._began,
             full=len(self._admitted) >= self._config.max_sessions,
-            late=facts.lag > self._config.max_lag_seconds,
+            late=facts.wait > self._config.max_lag_seconds,
         )
 
     @property
@@ -186,6 +186,7 @@ class Daemon:
         """Serve new sessions by the configuration in force."""
         config = self._config
         settings = Settings(
+            vad=config.vad,
             vad_mode=config.vad_mode,
             minimum_speech_ms=config.minimum_speech_ms,
             endpoint_silence_ms=config.endpoint_silence_ms,

@@ -17,7 +17,8 @@ from transformers import WhisperConfig
 from model.draft_memory import DraftMemory, settled
 from model.kernels import LinearGelu
 from model.mel import SAMPLE_RATE, SAMPLES_PER_STATE
-from model.phases import Choose, Slots
+from model.phases import Choose
+from model.slots import Slots
 from model.whisper import Attention, CrossAttention, Whisper
 
 _EPSILON = 1e-5  # of the layer norms

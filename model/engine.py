@@ -10,19 +10,21 @@ is plain decoding: the same machine with k = 0.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 import torch
 
+from model.align import align
 from model.load import Checkpoint
 from model.mel import SAMPLE_RATE, SAMPLES_PER_STATE
 from model.pace import Pace
 from model.proposers import Proposer, Reuse
 from model.quantised import Precision
 from model.reading import Reader
-from model.requests import Failure, Hypothesis, Request, as_tuple, check
+from model.requests import Failure, Hypothesis, Request, TimedWord, as_tuple, check
 from model.rows import Proposal, Row
 from model.runner import BUCKETS, STAGED, Facts, Runner
 from model.trained import Trained
@@ -80,6 +82,7 @@ class Engine:
             static=device != "cpu" if static is None else static,
             precision=precision,
         )
+        self._heads = checkpoint.heads
         self._proposer = proposer
         self._pace: Pace | None = None
         self._rows: list[Row] = []
@@ -206,6 +209,7 @@ class Engine:
         for row, reading in zip(rows, self.runner.hear(rows, slot, states), strict=True):
             if row.proposer is None and reading:
                 row.proposer = Reuse([*reading, self.tokens.eot])
+                row.proposer.emit(row.prefix)
         proposals = [row.propose(row.budget, 0) for row in rows]
         facts = self.runner.open(rows, proposals, slot, states)
         self._rows += rows
@@ -249,17 +253,38 @@ class Engine:
         finished: list[Hypothesis | Failure] = []
         for row, proposal, (*pairs, emitted, accepted) in zip(rows, proposals, facts, strict=True):
             tokens, logprobs = pairs[: int(emitted)], pairs[len(pairs) // 2 :][: int(emitted)]
-            row.take(proposal, [int(token) for token in tokens], int(accepted), sum(logprobs))
+            row.take(proposal, [int(token) for token in tokens], int(accepted), logprobs)
             if proposal.drafted and self._pace is not None and not row.sampled:
                 self._pace.learn(proposal.drafted, int(accepted))
         # Only now that every row knows its length may rows be moved.
         for row in [row for row in rows if row.finished(self.tokens.eot)]:
-            result, slot = row.result(self.tokens), self._rows.index(row)
+            slot = self._rows.index(row)
+            if row.fall_back(self.tokens):
+                self.runner.rewind(slot, row)
+                continue
+            result = row.result()
+            if isinstance(result, Hypothesis) and row.request.words:
+                result = replace(result, timed=self._timed(slot, row, result.tokens))
             finished.append(result)
             if isinstance(result, Failure):
                 self.runner.clear(slot)
             self._free(slot)
         return finished
+
+    def _timed(self, slot: int, row: Row, tokens: Sequence[int]) -> tuple[TimedWord, ...]:
+        """When the words of the transcript of `row` were said: one more pass, never captured."""
+        assert row.language is not None
+        return align(
+            self.runner.whisper.decoder,
+            row.opening[: len(row.opening) - len(row.prefix)],
+            [token for token in tokens if token < self.tokens.eot],
+            self._heads,
+            self.runner.state.cache.rows(slot, slot + 1),
+            self.runner.states(row.request),
+            len(row.request.audio),
+            self.tokens,
+            row.language,
+        )
 
     def _free(self, index: int) -> None:
         """Forget row `index`; the last row takes its slot."""

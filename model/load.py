@@ -19,6 +19,7 @@ from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor
 from transformers import WhisperConfig
 
+from model.align import Heads, read_heads
 from model.ctranslate2 import read_ctranslate2
 from model.naming import Rule, apply_rules, count_layers, ctranslate2_names, transformers_names
 from model.tokens import TokenTable
@@ -30,7 +31,6 @@ SHORT_NAMES = (
 _HUB_FILES = ["config.json", "generation_config.json", "tokenizer.json", "vocab.json", "merges.txt"]
 _HUB_FILES += ["model.safetensors", "model.safetensors.index.json", "model-*.safetensors"]
 _HUB_FILES += ["model.bin"]
-
 
 _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
 
@@ -80,6 +80,7 @@ class Checkpoint:
     """A frozen Whisper: everything the engine needs, read and checked.
 
     weights: tensors under the names of `model.whisper.Whisper`, in their stored dtype.
+    heads: of the decoder, those whose attention follows the audio.
     """
 
     name: str
@@ -87,6 +88,7 @@ class Checkpoint:
     config: WhisperConfig
     tokens: TokenTable
     weights: dict[str, Tensor]
+    heads: Heads
 
     @property
     def fingerprint(self) -> str:
@@ -283,7 +285,8 @@ def _load_ctranslate2(data: memoryview, directory: Path, name: str, source: str)
     tokens = _token_table(
         directory, config, extra.get("suppress_ids"), extra.get("suppress_ids_begin")
     )
-    return Checkpoint(name, source, config, tokens, weights)
+    heads_named = _heads(extra.get("alignment_heads"), config, source)
+    return Checkpoint(name, source, config, tokens, weights, heads_named)
 
 
 def _load_transformers(directory: Path, files: list[Path], name: str) -> Checkpoint:
@@ -317,7 +320,15 @@ def _load_transformers(directory: Path, files: list[Path], name: str) -> Checkpo
         generation.get("suppress_tokens"),
         generation.get("begin_suppress_tokens"),
     )
-    return Checkpoint(name, str(directory), config, tokens, weights)
+    heads = _heads(generation.get("alignment_heads"), config, str(directory))
+    return Checkpoint(name, str(directory), config, tokens, weights, heads)
+
+
+def _heads(given: object, config: WhisperConfig, source: str) -> Heads:
+    try:
+        return read_heads(given, config.decoder_layers, config.decoder_attention_heads)
+    except ValueError as error:
+        raise ModelError(f"{source}: {error}") from None
 
 
 def _token_table(

@@ -5,15 +5,15 @@ shapes that follow from its arguments' shapes and constants alone, and reads not
 host: so each can be captured as a graph. Which utterance sits in which slot is the engine's affair.
 """
 
-from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from model.decode import DRAFT, Verdict, accept, sample, uniform, warm_softmax
+from model.slots import Slots
 from model.tokens import TokenTable
-from model.whisper import Cache, Whisper
+from model.whisper import Whisper
 
 
 class Choose(Protocol):
@@ -53,7 +53,7 @@ class Drafter(Protocol):
         ...
 
     def draft(
-        self, slots: "Slots", rows: int, count: int, reach: int, heard: int, choose: Choose
+        self, slots: Slots, rows: int, count: int, reach: int, heard: int, choose: Choose
     ) -> None:
         """Have `choose` name `count` candidates of slots 0 … rows - 1, in order, one or more at once.
 
@@ -61,73 +61,6 @@ class Drafter(Protocol):
         and of `slots.spoken`.
         """
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Slots:
-    """The device's side of the rows, by slot; allocated once.
-
-    lengths: cached positions. states: encoder states to hear; spoken: how many of those a drafter
-    hears. anchors: the newest emitted token. emitted: tokens emitted so far. All int64 [slots], as
-    are seeds; temperatures are float32.
-    """
-
-    cache: Cache
-    lengths: Tensor
-    states: Tensor
-    spoken: Tensor
-    anchors: Tensor
-    emitted: Tensor
-    seeds: Tensor
-    temperatures: Tensor
-
-    @classmethod
-    def allocate(cls, whisper: Whisper, slots: int, block: int) -> "Slots":
-        """Room for `slots` utterances, and behind each context for a block that overshoots it."""
-        device = whisper.decoder.positions.device
-
-        def integers() -> Tensor:
-            return torch.zeros(slots, dtype=torch.int64, device=device)
-
-        return cls(
-            Cache.allocate(whisper.config, slots, device, whisper.cache_dtype, spare=block + 1),
-            integers(),
-            integers(),
-            integers(),
-            integers(),
-            integers(),
-            integers(),
-            torch.zeros(slots, device=device),
-        )
-
-    def clear(self, first: int, last: int) -> None:
-        """Zero the caches of slots first … last - 1."""
-        self.cache.rows(first, last).clear()
-
-    def move(self, source: int, target: int, positions: int, states: int) -> None:
-        """Copy slot `source`, of which so much is in use, over slot `target`."""
-        self.cache.move(source, target, positions, states)
-        for tensor in (
-            self.lengths,
-            self.states,
-            self.spoken,
-            self.anchors,
-            self.emitted,
-            self.seeds,
-            self.temperatures,
-        ):
-            tensor[target] = tensor[source]
-
-    def reset(
-        self, first: int, spoken: list[int], seeds: list[int], temperatures: list[float]
-    ) -> None:
-        """Begin transcripts in the slots from `first` on."""
-        last = first + len(seeds)
-        self.spoken[first:last] = torch.tensor(spoken, dtype=torch.int64)
-        self.lengths[first:last] = 0
-        self.emitted[first:last] = 0
-        self.seeds[first:last] = torch.tensor(seeds, dtype=torch.int64)
-        self.temperatures[first:last] = torch.tensor(temperatures)
 
 
 class Reader(Protocol):
@@ -158,6 +91,7 @@ class Phases:
         self._eot, self._sot, self._no_speech = tokens.eot, tokens.sot, tokens.no_speech
         self._bias = tokens.bias(first=False).to(device)
         self._first_bias = tokens.bias(first=True).to(device)
+        self._joint_bias = tokens.continuing().to(device)  # behind what is given
         self._languages = torch.tensor(list(tokens.languages.values()), device=device)
         count = len(slots.lengths)
         block = 0 if drafter is None else drafter.block
@@ -327,9 +261,11 @@ class Phases:
         """Accept, and move the slots on: lengths, anchors, emitted."""
         slots, last = self._slots, first + len(logits)
         lengths, emitted = slots.lengths[first:last], slots.emitted[first:last]
-        opening = (emitted == 0)[:, None]
+        given = slots.forced[first:last]
+        opening = (emitted == given)[:, None]
+        rule = torch.where((given > 0)[:, None], self._joint_bias, self._first_bias)
         ruled = logits + self._bias
-        ruled[:, 0] = torch.where(opening, ruled[:, 0] + self._first_bias, ruled[:, 0])
+        ruled[:, 0] = torch.where(opening, ruled[:, 0] + rule, ruled[:, 0])
         verdict = accept(
             ruled,
             candidates,

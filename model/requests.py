@@ -7,7 +7,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from model.guard import compression_ratio
 from model.mel import SAMPLE_RATE
+
+SURE = 0.5  # probability from which a detected language is believed against the one expected
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,6 +24,13 @@ class Request:
     fitted_window: encode the audio and 5 s of silence instead of Whisper's full 30 s.
     previous: tokens of an earlier hypothesis of the same utterance: a draft, which costs nothing
         but passes when it is wrong.
+    prefix: words that the transcript begins with, whatever the target would say: promised before.
+    expected: a language that is taken where detection is not sure of another (SURE).
+    guarded: a transcript that goes round in circles is cut (model/guard.py); texts that do not are
+        those of plain decoding.
+    ladder: temperatures to try one after another while the transcript fails by Whisper's thresholds;
+        for greedy requests.
+    words: whether the times of words are wanted.
     """
 
     audio: NDArray[np.float32]
@@ -31,16 +41,39 @@ class Request:
     seed: int = 0
     fitted_window: bool = False
     previous: tuple[int, ...] = ()
+    prefix: str = ""
+    expected: str | None = None
+    guarded: bool = False
+    ladder: tuple[float, ...] = ()
+    words: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TimedWord:
+    """A word as written, its punctuation included; seconds from the utterance's first sample.
+
+    probability: mean of its tokens'.
+    """
+
+    text: str
+    start: float
+    end: float
+    probability: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hypothesis:
     """What the target says of an utterance.
 
-    tokens: as emitted, the end of transcript included when it was reached.
+    tokens: as emitted, the end of transcript included when it was reached; of a loop one copy alone.
+        The request's prefix comes first, where there is one.
+    certain: characters of `text` before the first token that the target itself doubted (model/guard.py).
     language_probability: among the languages asked for; None when the language was given.
-    no_speech: probability of silence after the start token. mean_logprob: over `tokens`, natural.
-    rounds: target passes after prefill; proposed, accepted, reused: drafted tokens.
+    no_speech: probability of silence after the start token. mean_logprob: natural, over the tokens
+        that the target chose, a loop's cut copies included.
+    rounds: target passes after prefill; proposed, accepted, reused: drafted tokens. Of all attempts.
+    temperature: at which this transcript was decoded. looped: whether it is what is left of a loop.
+    timed: its words, where they were asked for.
     """
 
     request: Request
@@ -54,6 +87,15 @@ class Hypothesis:
     proposed: int = 0
     accepted: int = 0
     reused: int = 0
+    certain: int = 0
+    temperature: float = 0.0
+    looped: bool = False
+    timed: tuple[TimedWord, ...] | None = None
+
+    @property
+    def compression_ratio(self) -> float:
+        """As Whisper computes it: high for a text that repeats itself."""
+        return compression_ratio(self.text)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,7 +116,8 @@ def check(
     vocabulary: int,
 ) -> None:
     """Raises ValueError, in words for the client, for a request that `model` cannot serve."""
-    unknown = sorted(set(as_tuple(request.language)) - set(languages))
+    asked = {*as_tuple(request.language), *as_tuple(request.expected)}
+    unknown = sorted(asked - set(languages))
     if unknown:
         raise ValueError(
             f"the model {model} does not know the language {', '.join(unknown)}; "
@@ -86,6 +129,8 @@ def check(
         raise ValueError(f"the model {model} knows English only and cannot translate")
     if not 0.0 <= request.temperature <= 2.0:  # NaN fails, too
         raise ValueError(f"temperature lies in 0 … 2, not {request.temperature}")
+    if not all(0.0 < temperature <= 2.0 for temperature in request.ladder):
+        raise ValueError("the temperatures of a ladder lie in 0 … 2, without 0")
     if not -(2**63) <= request.seed < 2**63:
         raise ValueError("seed is a 64-bit integer")
     if not all(0 <= token < vocabulary for token in request.previous):

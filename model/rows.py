@@ -6,6 +6,7 @@ No tensors here; the device's side is `model.phases.Slots`.
 import math
 from dataclasses import dataclass, field
 
+from model.guard import DOUBTED, MOST_COMPRESSION, compression_ratio, failed, loop_start
 from model.proposers import Proposer
 from model.requests import Failure, Hypothesis, Request
 from model.tokens import TokenTable
@@ -24,11 +25,30 @@ class Proposal:
         return self.drafted or len(self.text)
 
 
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One whole transcript of a row; a row on a ladder has several."""
+
+    tokens: tuple[int, ...]
+    text: str
+    certain: int
+    mean_logprob: float
+    temperature: float
+    looped: bool
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """Greater is better: what goes round in circles comes last, then the model's own belief counts."""
+        repeats = self.looped or compression_ratio(self.text) > MOST_COMPRESSION
+        return not repeats, self.mean_logprob
+
+
 @dataclass(slots=True, eq=False)
 class Row:
     """One request on its way to a hypothesis.
 
-    budget: tokens that the transcript may have. opening: what stands before it.
+    budget: tokens that the target may still add. opening: what stands before those; it ends with
+    `prefix`, the tokens that the transcript must begin with. attempts: transcripts completed.
     """
 
     request: Request
@@ -37,20 +57,32 @@ class Row:
     language_probability: float | None = None
     no_speech: float = 0.0
     opening: list[int] = field(default_factory=list)
+    prefix: list[int] = field(default_factory=list)
     budget: int = 0
+    temperature: float = 0.0
     tokens: list[int] = field(default_factory=list)
-    logprob: float = 0.0
+    attempts: list[Attempt] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
     rounds: int = 0
     proposed: int = 0
     accepted: int = 0
     reused: int = 0
+    _loop: int | None = None  # where the second copy of a loop begins
     _misses: int = 0  # texts in a row of which nothing was accepted
     _rest: int = 0  # rounds for which no text is proposed after those
+
+    def __post_init__(self) -> None:
+        self.temperature = self.request.temperature
 
     @property
     def sampled(self) -> bool:
         """Whether its tokens are drawn rather than chosen."""
-        return self.request.temperature > 0
+        return self.temperature > 0
+
+    @property
+    def seed(self) -> int:
+        """Of the attempt under way: each draws numbers of its own."""
+        return self.request.seed ^ len(self.attempts)
 
     @property
     def position(self) -> int:
@@ -64,10 +96,17 @@ class Row:
         but never processed, so that it needs no position.
         """
         half = context // 2
-        prompt = self.request.prompt.strip()
-        before = tokens.encode(" " + prompt)[1 - half :] if prompt else []
-        self.opening = tokens.opening(before, self.language, self.request.task)
-        self.budget = min(half, 2 * half - len(self.opening) + 1)
+        prompt, begun = self.request.prompt.strip(), self.request.prefix.strip()
+        self.prefix = tokens.encode(" " + begun)[: half - 1] if begun else []
+        room = half - 1 - len(self.prefix)
+        before = tokens.encode(" " + prompt)[-room:] if prompt and room else []
+        self.opening = [
+            *tokens.opening(before, self.language, self.request.task),
+            *self.prefix,
+        ]
+        self.budget = min(half - len(self.prefix), 2 * half - len(self.opening) + 1)
+        if self.proposer is not None:
+            self.proposer.emit(self.prefix)
 
     def propose(self, most: int, drafted: int) -> Proposal:
         """At most `most` tokens of its text, else up to `drafted` of the drafter's.
@@ -82,12 +121,16 @@ class Row:
                 return Proposal(text)
         return Proposal(drafted=min(drafted, limit))
 
-    def take(self, proposal: Proposal, tokens: list[int], accepted: int, logprob: float) -> None:
+    def take(
+        self, proposal: Proposal, tokens: list[int], accepted: int, logprobs: list[float]
+    ) -> None:
         """Take what a target pass emitted."""
         self.tokens += tokens
-        self.logprob += logprob
+        self.logprobs += logprobs
         self.proposed += proposal.count
         self.accepted += accepted
+        if self.request.guarded:
+            self._loop = loop_start(self.tokens)
         if self.proposer is not None:
             self.proposer.emit(tokens)
         if proposal.text:
@@ -97,26 +140,58 @@ class Row:
             self._misses = 0 if accepted else self._misses + 1
             self._rest = 2 ** max(self._misses - 1, 0) - 1
 
-    def result(self, table: TokenTable) -> Hypothesis | Failure:
-        """What became of the request."""
-        if not math.isfinite(self.logprob):
+    def finished(self, eot: int) -> bool:
+        """Whether nothing more is to be emitted, for good or ill."""
+        if not self.tokens:
+            return False  # an attempt that has not begun
+        ended = self.tokens[-1] == eot or len(self.tokens) == self.budget
+        return ended or self._loop is not None or not math.isfinite(sum(self.logprobs))
+
+    def fall_back(self, table: TokenTable) -> bool:
+        """Close the attempt that is finished; True if another one begins, at the ladder's next step."""
+        if not math.isfinite(sum(self.logprobs)):
+            return False
+        kept = [*self.prefix, *self.tokens[: self._loop]]
+        doubt = (n for n, logprob in enumerate(self.logprobs) if logprob < DOUBTED)
+        sure = len(self.prefix) + next(doubt, len(self.tokens))
+        attempt = Attempt(
+            tokens=tuple(kept),
+            text=table.decode(kept).strip(),
+            mean_logprob=sum(self.logprobs) / len(self.logprobs),
+            certain=len(table.decode(kept[:sure]).strip()),
+            temperature=self.temperature,
+            looped=self._loop is not None,
+        )
+        self.attempts.append(attempt)
+        doubted = attempt.looped or failed(attempt.text, attempt.mean_logprob, self.no_speech)
+        step = len(self.attempts) - 1
+        if not doubted or step == len(self.request.ladder):
+            return False
+        self.temperature = self.request.ladder[step]
+        self.tokens, self.logprobs, self._loop, self.proposer = [], [], None, None
+        return True
+
+    def result(self) -> Hypothesis | Failure:
+        """What became of the request: the last attempt if it passed, else the best."""
+        if not math.isfinite(sum(self.logprobs)):
             return Failure(self.request, "the model's output is not finite for this utterance")
         assert self.language is not None
+        best = max(self.attempts, key=lambda attempt: attempt.rank)
+        if len(self.attempts) <= len(self.request.ladder):
+            best = self.attempts[-1]  # steps are left: it passed
         return Hypothesis(
             request=self.request,
-            text=table.decode(self.tokens).strip(),
-            tokens=tuple(self.tokens),
+            text=best.text,
+            tokens=best.tokens,
             language=self.language,
             language_probability=self.language_probability,
             no_speech=self.no_speech,
-            mean_logprob=self.logprob / len(self.tokens),
+            certain=best.certain,
+            mean_logprob=best.mean_logprob,
             rounds=self.rounds,
             proposed=self.proposed,
             accepted=self.accepted,
             reused=self.reused,
+            temperature=best.temperature,
+            looped=best.looped,
         )
-
-    def finished(self, eot: int) -> bool:
-        """Whether nothing more is to be emitted, for good or ill."""
-        ended = self.tokens[-1] == eot or len(self.tokens) == self.budget
-        return ended or not math.isfinite(self.logprob)

@@ -20,11 +20,12 @@ from model.load import Checkpoint
 from model.measure import median_seconds
 from model.mel import SAMPLE_RATE, SAMPLES_PER_STATE, LogMel
 from model.pace import Pace
-from model.phases import Phases, Slots
+from model.phases import Phases
 from model.quantised import Precision
 from model.reading import Reader, SlotReader, collapse
-from model.requests import Request, as_tuple
+from model.requests import SURE, Request, as_tuple
 from model.rows import Proposal, Row
+from model.slots import Slots
 from model.trained import SlotSide, Trained
 from model.whisper import Whisper
 
@@ -114,6 +115,7 @@ class Runner:
         self._detect_languages(batch, first, states)
         for row in rows:
             row.open(self.tokens, self.context)
+        self.state.begin(first, [len(row.prefix) for row in rows])
         return (
             [[]] * len(rows) if read is None else [collapse(n) for n in read.tolist()[: len(rows)]]
         )
@@ -174,6 +176,10 @@ class Runner:
         idle = [Proposal()] * (count - len(rows))
         facts = self._verify(proposals + idle, k, reach=reach, heard=heard, sampled=sampled)
         return facts[: len(rows)]
+
+    def rewind(self, slot: int, row: Row) -> None:
+        """Decode `row`, in `slot`, from its opening on once more, as it says now."""
+        self.state.rewind(slot, len(row.opening), row.opening[-1], row.seed, row.temperature)
 
     def move(self, source: int, target: int, row: Row) -> None:
         """Copy what `row` has in slot `source` over slot `target`."""
@@ -279,10 +285,12 @@ class Runner:
         known = list(self.tokens.languages)
         for row, scores in zip(batch, logits.cpu(), strict=True):
             if row.language is None:
-                among = [known.index(code) for code in as_tuple(row.request.language) or known]
-                probabilities = scores[among].softmax(-1)
+                among = list(as_tuple(row.request.language)) or known
+                probabilities = scores[[known.index(code) for code in among]].softmax(-1)
                 best = int(probabilities.argmax())
-                row.language = known[among[best]]
+                if row.request.expected in among and probabilities[best] < SURE:
+                    best = among.index(row.request.expected)
+                row.language = among[best]
                 row.language_probability = float(probabilities[best])
 
     def _draft(self, rows: int, count: int, *, reach: int, heard: int, sampled: bool) -> None:

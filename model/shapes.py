@@ -9,6 +9,7 @@ from tokenizers import Tokenizer, decoders, models
 from torch import Tensor
 from transformers import WhisperConfig
 
+from model.align import read_heads
 from model.load import Checkpoint
 from model.tokens import TokenTable
 from model.whisper import Whisper
@@ -82,7 +83,8 @@ def random_checkpoint(
         return weights
 
     made = {key: make(key, tensor.shape) for key, tensor in shapes.items()}
-    return Checkpoint(name, "random weights", config, _tokens(config.vocab_size), made)
+    heads = read_heads(None, config.decoder_layers, config.decoder_attention_heads)
+    return Checkpoint(name, "random weights", config, _tokens(config.vocab_size), made, heads)
 
 
 def _first_special(vocabulary: int) -> int:

@@ -16,7 +16,8 @@ from transformers import WhisperConfig
 
 from model.draft_memory import DraftMemory, settled
 from model.drafter import DrafterLayer, angles, entering, rotate
-from model.phases import Choose, Slots
+from model.phases import Choose
+from model.slots import Slots
 from model.whisper import Whisper
 
 _EPSILON = 1e-5  # of the layer norm

@@ -17,6 +17,7 @@ from transformers.models.whisper.configuration_whisper import (
 )
 
 _ENGLISH_ONLY_VOCABULARY = 51_864
+_UNSPACED = "\u0530"  # Unicode's blocks before it are Latin, Greek and Cyrillic
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,6 +107,20 @@ class TokenTable:
         assert language is not None
         kind = self.translate if task == "translate" else self.transcribe
         return [*before, self.sot, self.languages[language], kind, self.no_timestamps]
+
+    def continuing(self) -> Tensor:
+        """[vocabulary] float32: -inf on tokens that would make the word before them another one.
+
+        Letters and digits without a space before them, and an apostrophe with such behind it, of the
+        alphabets that write words apart (Latin, Greek, Cyrillic); elsewhere a character is a word.
+        """
+        bias = torch.zeros(self.vocabulary)
+        texts = self.tokenizer.decode_batch([[number] for number in range(self.eot)])
+        for number, text in enumerate(texts):
+            letter = text.lstrip("'\u2019")[:1] if len(text) > 1 else text
+            if letter.isalnum() and letter < _UNSPACED:
+                bias[number] = -torch.inf
+        return bias
 
     def bias(self, *, first: bool) -> Tensor:
         """[vocabulary] float32: -inf on what may not be emitted (`first`: as the first token)."""

@@ -32,7 +32,9 @@ SAMPLE_RATE = 16_000  # Hz: what the recogniser hears, and the unit of the audio
 
 Encoding = Literal["s16le", "f32le", "mulaw", "alaw"]
 Task = Literal["transcribe", "translate"]
+Stability = Literal["revise", "commit"]
 Language = Annotated[str, Meta(max_length=16)]  # a code; which ones there are is the model's to say
+HotWords = Annotated[list[Annotated[str, Meta(min_length=1, max_length=50)]], Meta(max_length=50)]
 ErrorCode = Literal[
     "bad_json",  # a text frame that is not JSON
     "bad_message",  # JSON, but no message of this protocol
@@ -73,8 +75,13 @@ class Start(_FromClient, tag="start", frozen=True):
     task: "translate" writes English whatever is spoken (multilingual models only).
     temperature: 0 is greedy and deterministic; above 0 samples, reproducibly for a given `seed`.
     partials: whether hypotheses of unfinished utterances are wanted.
+    stability: "commit" promises that characters once stable never change, in the final either;
+        "revise" leaves a final free to say exactly what Whisper says.
+    words: whether finals carry the times of their words.
     prompt: text that Whisper is given as what came before (names, spelling, style).
     resumable: whether the session shall outlive its connection for a while, see `Resume`.
+    hot_words: words and names to listen for; given to Whisper like the prompt, and before it.
+    endpoint_silence_ms, minimum_speech_ms, cap_ms: this session's own; null for the daemon's.
     """
 
     encoding: Encoding = "s16le"
@@ -85,8 +92,14 @@ class Start(_FromClient, tag="start", frozen=True):
     temperature: Annotated[float, Meta(ge=0.0, le=2.0)] = 0.0
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
     partials: bool = True
+    stability: Stability = "revise"
+    words: bool = False
     prompt: Annotated[str, Meta(max_length=1_000)] = ""
     resumable: bool = False
+    hot_words: HotWords | None = None
+    endpoint_silence_ms: Annotated[int, Meta(ge=200, le=10_000)] | None = None
+    minimum_speech_ms: Annotated[int, Meta(ge=30, le=1_000)] | None = None
+    cap_ms: Annotated[int, Meta(ge=10_000, le=30_000)] | None = None
 
 
 class Resume(_FromClient, tag="resume", frozen=True):
@@ -150,7 +163,7 @@ class Speech(_FromDaemon, tag="speech", frozen=True):
 class Partial(_FromDaemon, tag="partial", frozen=True):
     """A hypothesis of an unfinished utterance; it replaces the one before.
 
-    The first `stable` characters of `text` agree with the hypothesis before and never shrink.
+    The first `stable` characters of `text` are settled: they never change in later partials.
     """
 
     utterance: int
@@ -172,11 +185,26 @@ class DecodeFigures(Struct, frozen=True, kw_only=True):
     ms: float
 
 
+class Word(Struct, frozen=True, kw_only=True):
+    """One word of a final as it is written there, and when it was said: session time in seconds.
+
+    `probability` is the model's own, the mean of its tokens'.
+    """
+
+    text: str
+    start: float
+    end: float
+    probability: float
+
+
 class Final(_FromDaemon, tag="final", frozen=True):
     """The last word on [start, end). `text` may be empty: the sound was no speech.
 
     mean_logprob: mean natural log-probability of the tokens, end of transcript included.
     no_speech: the model's probability that the utterance holds no speech.
+    temperature: at which the text was decoded; above the session's where the first attempts failed.
+    compression_ratio: bytes of the text to deflated bytes; high for a text that repeats itself.
+    words: the times of its words, where `start` asked for them.
     """
 
     utterance: int
@@ -187,6 +215,9 @@ class Final(_FromDaemon, tag="final", frozen=True):
     no_speech: float
     mean_logprob: float
     decode: DecodeFigures
+    temperature: float = 0.0
+    compression_ratio: float = 0.0
+    words: list[Word] | None = None
 
 
 class Lag(_FromDaemon, tag="lag", frozen=True):

@@ -7,12 +7,14 @@ they arrived. No text, no message and no wall clock is known here.
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from enum import Enum, auto
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streaming.protocol import SAMPLE_RATE
+
+Detector = Literal["silero", "webrtc"]
 
 SMOOTHING = 150 * SAMPLE_RATE // 1_000  # the window in which the quietest point is sought
 
@@ -23,10 +25,11 @@ def _setting(default: int, low: int, high: int) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What can be set in the streaming room; milliseconds but for the mode.
+    """What can be set in the streaming room; milliseconds but for the detector and the mode.
 
+    vad: the detector of speech (streaming/vad.py has the figures).
     vad_mode: webrtcvad's, 0 (most is speech) to 3 (least is).
-    minimum_speech_ms: a shorter burst opens no utterance (streaming/vad.py has the figures).
+    minimum_speech_ms: a shorter burst opens no utterance.
     pre_roll_ms: audio kept before the first speech. post_roll_ms: audio kept after the last.
     endpoint_silence_ms: silence that ends an utterance.
     cap_ms: the longest utterance; cut_search_ms: its last stretch, in which the cut is sought.
@@ -35,8 +38,9 @@ class Settings:
     Raises ValueError naming the setting, its value and the accepted range.
     """
 
+    vad: Detector = "silero"
     vad_mode: int = _setting(0, 0, 3)
-    minimum_speech_ms: int = _setting(120, 30, 1_000)
+    minimum_speech_ms: int = _setting(60, 30, 1_000)
     pre_roll_ms: int = _setting(300, 300, 2_000)
     post_roll_ms: int = _setting(200, 30, 1_000)
     endpoint_silence_ms: int = _setting(500, 100, 10_000)
@@ -46,6 +50,8 @@ class Settings:
 
     def __post_init__(self) -> None:
         for item in fields(self):
+            if "range" not in item.metadata:
+                continue
             low, high = item.metadata["range"]
             value = getattr(self, item.name)
             if not low <= value <= high:
@@ -64,16 +70,27 @@ class Began:
     start: int
 
 
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """Silence has followed the open utterance for the post-roll: should it last, `stop` is its end."""
+
+    stop: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Ended:
-    """The utterance [start, stop) ended; `audio` is a copy of it, [stop - start] at 16 kHz."""
+    """The utterance [start, stop) ended; `audio` is a copy of it, [stop - start] at 16 kHz.
+
+    voiced: samples from its first speech to its last, pauses between included.
+    """
 
     start: int
     stop: int
+    voiced: int
     audio: NDArray[np.float32]
 
 
-Event = Began | Ended
+Event = Began | Paused | Ended
 
 
 class State(Enum):
@@ -91,6 +108,7 @@ class Signal(Enum):
     QUIET = auto()
     VOICE = auto()
     ENOUGH = auto()  # the burst has reached minimum_speech
+    SETTLED = auto()  # the pause has reached the post-roll
     EXPIRED = auto()  # the pause has reached endpoint_silence
     FULL = auto()  # the next frame would exceed the cap
     FLUSH = auto()  # the client ends the utterance
@@ -100,6 +118,7 @@ class Act(Enum):
     """What is done on a step."""
 
     BEGIN = auto()
+    PAUSE = auto()
     END = auto()
     CUT = auto()
 
@@ -120,6 +139,7 @@ STEPS: dict[tuple[State, Signal], tuple[State, tuple[Act, ...]]] = {
     (State.SPEECH, Signal.FLUSH): (State.SILENCE, (Act.END,)),
     (State.PAUSE, Signal.QUIET): (State.PAUSE, ()),
     (State.PAUSE, Signal.VOICE): (State.SPEECH, ()),
+    (State.PAUSE, Signal.SETTLED): (State.PAUSE, (Act.PAUSE,)),
     (State.PAUSE, Signal.EXPIRED): (State.SILENCE, (Act.END,)),
     (State.PAUSE, Signal.FULL): (State.SILENCE, (Act.END,)),
     (State.PAUSE, Signal.FLUSH): (State.SILENCE, (Act.END,)),
@@ -179,10 +199,12 @@ class Segmenter:
         self._heard = 0  # where the last frame of speech ended
         self._done = 0  # where the last utterance ended: the next begins no earlier
         self._start: int | None = None
+        self._onset = 0
         self._gaps = 0  # samples between utterances
         self._spoken = 0  # samples in ended utterances
         self._acts: dict[Act, Callable[[], list[Event]]] = {
             Act.BEGIN: self._begin,
+            Act.PAUSE: self._pause,
             Act.END: self._end,
             Act.CUT: self._cut,
         }
@@ -191,6 +213,16 @@ class Segmenter:
     def position(self) -> int:
         """Samples taken so far: session time."""
         return self._tape.stop
+
+    @property
+    def heard(self) -> int:
+        """Where the last speech ended."""
+        return self._heard
+
+    @property
+    def onset(self) -> int:
+        """Where the open utterance's first speech began, or the cut before it."""
+        return self._onset
 
     @property
     def speech(self) -> int:
@@ -216,8 +248,12 @@ class Segmenter:
         events += self._step(Signal.VOICE if speech else Signal.QUIET)
         if self._state is State.BURST and self.position - self._burst >= self._minimum:
             events += self._step(Signal.ENOUGH)
-        elif self._state is State.PAUSE and self.position - self._heard >= self._endpoint:
-            events += self._step(Signal.EXPIRED)
+        elif self._state is State.PAUSE:
+            silence = self.position - self._heard
+            if silence >= self._endpoint:
+                events += self._step(Signal.EXPIRED)
+            elif silence - len(frame) < self._post_roll <= silence:
+                events += self._step(Signal.SETTLED)
         elif self._state is State.SILENCE:
             self._tape.forget(max(self._done, self.position - self._pre_roll))
         return events
@@ -239,8 +275,12 @@ class Segmenter:
 
     def _begin(self) -> list[Event]:
         self._start = max(self._done, self._burst - self._pre_roll)
+        self._onset = self._burst
         self._gaps += self._start - self._done
         return [Began(self._start)]
+
+    def _pause(self) -> list[Event]:
+        return [Paused(self._heard + self._post_roll)]
 
     def _end(self) -> list[Event]:
         return [self._close(min(self._heard + self._post_roll, self.position))]
@@ -250,12 +290,13 @@ class Segmenter:
         search = max(self._start, self.position - self._cut_search)
         cut = search + quietest_point(self._tape.read(search, self.position))
         ended = self._close(cut)
-        self._start = cut
+        self._start = self._onset = cut
         return [ended, Began(cut)]
 
     def _close(self, stop: int) -> Ended:
         assert self._start is not None
-        ended = Ended(self._start, stop, self._tape.read(self._start, stop))
+        voiced = min(self._heard, stop) - self._onset
+        ended = Ended(self._start, stop, voiced, self._tape.read(self._start, stop))
         self._spoken += stop - self._start
         self._start = None
         self._done = stop

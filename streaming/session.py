@@ -4,18 +4,18 @@ No socket, no model, no thread and no clock: time is the count of samples receiv
 bytes give the same utterances, at the same samples, however they are cut into calls.
 """
 
-from dataclasses import dataclass, field
-from typing import Protocol, assert_never
+from dataclasses import replace
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streaming.audio import AudioDecoder
-from streaming.captions import StablePrefix
+from streaming.hypothesis import Hypothesis, Nothing, final_message
+from streaming.languages import Languages
 from streaming.protocol import (
     SAMPLE_RATE,
     Closed,
-    DecodeFigures,
     Error,
     Final,
     Partial,
@@ -23,120 +23,27 @@ from streaming.protocol import (
     Speech,
     Start,
 )
-from streaming.segmenter import Began, Ended, Event, Segmenter, Settings
-from streaming.vad import NoiseGate, VoiceActivity, WebRtcVad
+from streaming.segmenter import Began, Ended, Event, Paused, Segmenter, Settings
+from streaming.trust import believed
+from streaming.utterance import Decode, Utterance
+from streaming.vad import VoiceActivity, detector
 
 DEFAULTS = Settings()
 
 LEAST_BACKLOG = SAMPLE_RATE  # of an utterance: a short one takes the recogniser about as long
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Decode:
-    """Work for the recogniser: one span of one utterance.
-
-    utterance: 0, 1, 2 … within the session.
-    start, stop: sample indices at 16 kHz in session time; stop is exclusive, at most 30 s on.
-    audio: a copy of the span, [stop - start], 16 kHz mono in [-1, 1].
-    final: whether the utterance has ended; else the work may be superseded.
-    """
-
-    utterance: int
-    start: int
-    stop: int
-    audio: NDArray[np.float32]
-    final: bool
-
-
-class Hypothesis(Protocol):
-    """What the recogniser says of a span, and what that took."""
-
-    @property
-    def text(self) -> str:
-        """The transcript; empty where there was no speech."""
-        ...
-
-    @property
-    def language(self) -> str:
-        """The code of the language spoken."""
-        ...
-
-    @property
-    def no_speech(self) -> float:
-        """Probability that the span holds no speech."""
-        ...
-
-    @property
-    def mean_logprob(self) -> float:
-        """Mean natural log-probability of the tokens."""
-        ...
-
-    @property
-    def rounds(self) -> int:
-        """Target passes."""
-        ...
-
-    @property
-    def proposed(self) -> int:
-        """Tokens that were drafted."""
-        ...
-
-    @property
-    def accepted(self) -> int:
-        """Drafted tokens that the target accepted."""
-        ...
-
-    @property
-    def reused(self) -> int:
-        """Accepted tokens that came from the hypothesis before."""
-        ...
-
-
 Message = Speech | Partial | Final | Error | Closed
 Output = Message | Decode
 
 
-@dataclass(frozen=True, slots=True)
-class _Nothing:
-    """The hypothesis of an utterance that could not be decoded."""
-
-    language: str
-    text: str = ""
-    no_speech: float = 0.0
-    mean_logprob: float = 0.0
-    rounds: int = 0
-    proposed: int = 0
-    accepted: int = 0
-    reused: int = 0
-
-
-def _final(decode: Decode, hypothesis: Hypothesis, ms: float) -> Final:
-    return Final(
-        utterance=decode.utterance,
-        start=decode.start / SAMPLE_RATE,
-        end=decode.stop / SAMPLE_RATE,
-        text=hypothesis.text.strip(),
-        language=hypothesis.language,
-        no_speech=round(hypothesis.no_speech, 4),
-        mean_logprob=round(hypothesis.mean_logprob, 4),
-        decode=DecodeFigures(
-            rounds=hypothesis.rounds,
-            proposed=hypothesis.proposed,
-            accepted=hypothesis.accepted,
-            reused=hypothesis.reused,
-            ms=round(ms, 1),
-        ),
-    )
-
-
-@dataclass(slots=True)
-class _OpenUtterance:
-    number: int
-    start: int
-    due: int  # up to where a partial is due
-    given: int  # up to where one has been given out
-    shown: int = -1  # up to where the newest partial accepted had heard
-    caption: StablePrefix = field(default_factory=StablePrefix)
+def settings_of(start: Start, settings: Settings) -> Settings:
+    """What `start` asks of the streaming room, and for the rest the daemon's `settings`."""
+    asked = {
+        key: value
+        for key in ("endpoint_silence_ms", "minimum_speech_ms", "cap_ms")
+        if (value := getattr(start, key)) is not None
+    }
+    return replace(settings, **asked)
 
 
 class Session:
@@ -149,22 +56,26 @@ class Session:
     A frame is heard half a second at a time: `feed` takes it whole and hears its beginning, and each
     `hear` hears on, so that whoever serves several sessions can go round between them.
 
-    `vad` replaces the detector; by default webrtcvad behind a noise gate.
+    A final is decoded early, when silence begins: should it last, the endpoint only confirms it.
+
+    `vad` replaces the detector that the settings name.
     """
 
     def __init__(
         self, start: Start, settings: Settings = DEFAULTS, *, vad: VoiceActivity | None = None
     ) -> None:
+        self.settings = settings_of(start, settings)
         self._decoder = AudioDecoder(start.encoding, start.rate, start.channels)
-        self._vad = vad if vad is not None else NoiseGate(WebRtcVad(settings.vad_mode))
-        self._segmenter = Segmenter(settings, self._vad.frame)
+        self._vad = vad if vad is not None else detector(self.settings.vad, self.settings.vad_mode)
+        self._segmenter = Segmenter(self.settings, self._vad.frame)
         self._partials = start.partials
-        self._interval = settings.partial_interval_ms * SAMPLE_RATE // 1_000
-        self._language = start.language if isinstance(start.language, str) else ""
+        self._commits = start.stability == "commit"
+        self._interval = self.settings.partial_interval_ms * SAMPLE_RATE // 1_000
+        self._languages = Languages(start.language)
         self._pending = np.zeros(0, np.float32)  # less than a frame
-        self._open: _OpenUtterance | None = None
+        self._open: Utterance | None = None
         self._utterances = 0  # begun so far
-        self._decoding: dict[int, int] = {}  # ended utterance → its samples, until accepted
+        self._decoding: dict[int, Utterance] = {}  # ended, and their finals not accepted
         self._settled: dict[int, list[Output]] = {}  # accepted, but an earlier one is not
         self._finals = 0  # sent so far: also the number of the next to be sent
         self._stopped = False
@@ -175,7 +86,7 @@ class Session:
 
         Each counts as LEAST_BACKLOG at least, so that this bounds the recogniser's work, too.
         """
-        return sum(max(samples, LEAST_BACKLOG) for samples in self._decoding.values())
+        return sum(max(one.stop - one.start, LEAST_BACKLOG) for one in self._decoding.values())
 
     @property
     def received(self) -> int:
@@ -205,7 +116,7 @@ class Session:
         the others, and many copies of 30 s would be large.
         """
         outputs = self._judge(self._decoder.read())
-        return outputs if self.unheard else outputs + self._newest_partial()
+        return outputs if self.unheard else outputs + self._newest_work()
 
     def flush(self) -> list[Output]:
         """End the open utterance here, with all audio received; the stream goes on.
@@ -235,8 +146,13 @@ class Session:
         A partial that comes after its utterance's end, or after a newer one, yields nothing.
         """
         if decode.final:
-            return self._settle(decode, [_final(decode, hypothesis, ms)])
-        return self._show(decode, hypothesis.text.strip())
+            return self._settle(decode, self._final(decode, hypothesis, ms))
+        utterance = self._open
+        if utterance is None or utterance.number != decode.utterance:
+            return []
+        if decode.early:
+            utterance.early = decode, hypothesis
+        return self._show(utterance, decode, hypothesis)
 
     def fail(self, decode: Decode, message: str) -> list[Output]:
         """Take that a decode could not be done: a final becomes an Error and an empty Final."""
@@ -247,7 +163,8 @@ class Session:
             message=f"utterance {decode.utterance} could not be recognised: {message}",
             fatal=False,
         )
-        return self._settle(decode, [error, _final(decode, _Nothing(self._language), ms=0.0)])
+        nothing = Nothing(self._languages.fixed or "")
+        return self._settle(decode, [error, *self._final(decode, nothing, 0.0)])
 
     def _expect_running(self) -> None:
         if self._stopped:
@@ -262,7 +179,8 @@ class Session:
             frame = audio[at : at + size]
             speech = self._vad.is_speech(frame)
             outputs += self._follow(self._segmenter.push(frame, speech=speech))
-            self._mark_partial()
+            if self._open is not None and speech:
+                self._speak(self._open)
         self._pending = audio[whole:].copy()  # a view would keep the whole frame alive
         return outputs
 
@@ -272,6 +190,8 @@ class Session:
             match event:
                 case Began():
                     outputs.append(self._begin(event))
+                case Paused():
+                    self._pause(event)
                 case Ended():
                     outputs += self._end(event)
                 case _:
@@ -281,43 +201,85 @@ class Session:
     def _begin(self, began: Began) -> Speech:
         number, at = self._utterances, began.start
         self._utterances += 1
-        self._open = _OpenUtterance(number, start=at, due=at, given=at)
+        self._open = Utterance(number, start=at, due=at, given=at)
         return Speech(event="start", utterance=number, at=at / SAMPLE_RATE)
 
-    def _end(self, ended: Ended) -> list[Output]:
+    def _pause(self, paused: Paused) -> None:
         assert self._open is not None
-        number = self._open.number
+        self._open.paused = paused.stop
+
+    def _speak(self, utterance: Utterance) -> None:
+        utterance.paused = -1
+        voiced = self._segmenter.heard - self._segmenter.onset
+        if self._partials and self._languages.enough(voiced):
+            utterance.hear(self._segmenter.heard, voiced, self._interval)
+
+    def _end(self, ended: Ended) -> list[Output]:
+        utterance = self._open
+        assert utterance is not None
         self._open = None
-        self._decoding[number] = ended.stop - ended.start
-        return [
-            Speech(event="end", utterance=number, at=ended.stop / SAMPLE_RATE),
-            Decode(number, ended.start, ended.stop, ended.audio, final=True),
+        self._decoding[utterance.number] = utterance
+        utterance.stop = ended.stop
+        outputs: list[Output] = [
+            Speech(event="end", utterance=utterance.number, at=ended.stop / SAMPLE_RATE)
         ]
+        early = utterance.final_at(ended.stop)
+        if early is not None:
+            decode, hypothesis = early
+            return outputs + self._settle(decode, self._final(decode, hypothesis, 0.0))
+        span = ended.start, ended.stop
+        return [*outputs, self._work(utterance, span, ended.voiced, ended.audio, final=True)]
 
-    def _mark_partial(self) -> None:
-        if self._open is None:
-            return
-        now = self._segmenter.position
-        if now - self._open.due >= self._interval:
-            self._open.due = now
-
-    def _newest_partial(self) -> list[Output]:
+    def _newest_work(self) -> list[Output]:
+        """An early final where silence has begun, else the newest partial that is due."""
         utterance = self._open
-        if utterance is None or utterance.due == utterance.given or not self._partials:
+        if utterance is None:
             return []
-        start, stop = utterance.start, utterance.due
+        early = utterance.paused >= 0
+        stop = utterance.paused if early else utterance.due
+        if stop <= utterance.given:
+            return []
         utterance.given = stop
-        audio = self._segmenter.audio(start, stop)
-        return [Decode(utterance.number, start, stop, audio, final=False)]
+        span = utterance.start, stop
+        voiced = min(stop, self._segmenter.heard) - self._segmenter.onset
+        audio = self._segmenter.audio(*span)
+        return [self._work(utterance, span, voiced, audio, early=early)]
 
-    def _show(self, decode: Decode, text: str) -> list[Output]:
-        utterance = self._open
-        if utterance is None or utterance.number != decode.utterance:
-            return []
-        if decode.stop <= utterance.shown:
+    def _work(
+        self,
+        utterance: Utterance,
+        span: tuple[int, int],
+        voiced: int,
+        audio: NDArray[np.float32],
+        *,
+        final: bool = False,
+        early: bool = False,
+    ) -> Decode:
+        language, expected = self._languages.of(voiced)
+        prefix = utterance.caption.settled if self._commits else ""
+        if prefix and utterance.language is not None:
+            language = utterance.language  # the words promised are in it
+        return Decode(
+            utterance.number,
+            *span,
+            audio,
+            final=final,
+            early=early,
+            voiced=voiced,
+            language=language,
+            expected=utterance.language or expected,
+            prefix=prefix,
+        )
+
+    def _show(self, utterance: Utterance, decode: Decode, hypothesis: Hypothesis) -> list[Output]:
+        late = decode.stop <= utterance.shown
+        if late or not self._partials or hypothesis.looped or not believed(hypothesis):
             return []
         utterance.shown = decode.stop
-        text, stable = utterance.caption.update(text)
+        utterance.language = hypothesis.language
+        text, stable = utterance.caption.update(
+            hypothesis.text.strip(), hypothesis.certain, whole=decode.early
+        )
         if not text:
             return []
         return [
@@ -329,6 +291,17 @@ class Session:
                 stable=stable,
             )
         ]
+
+    def _final(self, decode: Decode, hypothesis: Hypothesis, ms: float) -> list[Output]:
+        """The final message; the text is empty where nobody is believed to have spoken."""
+        text = hypothesis.text.strip() if believed(hypothesis) else ""
+        if text and not hypothesis.looped:
+            self._languages.learn(
+                hypothesis.language, hypothesis.language_probability, decode.voiced
+            )
+        if self._commits:
+            text = self._decoding[decode.utterance].caption.bind(text)
+        return [final_message(decode.utterance, decode.start, decode.stop, hypothesis, text, ms)]
 
     def _settle(self, decode: Decode, messages: list[Output]) -> list[Output]:
         assert decode.utterance in self._decoding, f"utterance {decode.utterance} settled twice"

@@ -30,7 +30,8 @@ from websockets.exceptions import ConnectionClosed, ProtocolError
 from websockets.frames import Frame, Opcode
 
 from clients.stream import Captions, connect
-from daemon.scheduler import Engine, Result
+from daemon.backlog import Result
+from daemon.scheduler import Engine
 from daemon.serve import physical_cores
 from model.start import start
 from streaming.protocol import Closed, Final, Resume, encode

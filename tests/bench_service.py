@@ -32,7 +32,7 @@ from streaming.protocol import SAMPLE_RATE, Final
 from streaming.segmenter import Settings
 from tests.audio import Recording, recordings
 from tests.bench_stream import Take, measured_load, stream
-from tests.bench_words import Alignment
+from tests.bench_words import Alignment, retracted
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "service.json"
 TEST_OTHER = "librispeech_testother_resemblyzer/"
@@ -47,6 +47,8 @@ DEFINITIONS = {
     "after_endpoint": "arrival of a final minus arrival of its utterance's speech end message",
     "first_partial": "arrival of an utterance's first partial minus the sending of its first "
     "voiced sample",
+    "retracted_percent": "characters of words taken back from the screen, by later partials or by the "
+    "final, of all that were shown; neither case nor marks count",
     "cadence": "from one partial of an utterance to the next, by arrival",
     "forced_cuts": "utterances in the last cap_ms - cut_search_ms … cap_ms of length that end "
     "where the next begins",
@@ -204,12 +206,23 @@ def partial_figures(take: Take) -> dict[str, Any]:
         for series in partials.values()
         for (before, _), (after, _) in itertools.pairwise(series)
     ]
+    flicker = np.array([retracted(series) for series in _screens(take)] or [(0, 1)]).sum(0)
     return {
+        "retracted_percent": round(100 * float(flicker[0] / max(flicker[1], 1)), 2),
         "count": sum(map(len, partials.values())),
         "utterances_without": len(take.finals) - len(first),
         "first_partial": spread(first) if first else None,
         "cadence": spread(steps) if steps else None,
     }
+
+
+def _screens(take: Take) -> list[list[str]]:
+    """What each utterance's line said, partials and final, in order."""
+    partials = take.partials()
+    return [
+        [message.text for _, message in partials.get(final.utterance, [])] + [final.text]
+        for final in take.finals
+    ]
 
 
 def seam_errors(
@@ -241,39 +254,49 @@ async def idle(args: argparse.Namespace) -> dict[str, Any]:
     return {"no_client": alone, "silent_client": listening, "captions_of_silence": captions}
 
 
-SECTIONS: dict[str, Callable[[argparse.Namespace], Awaitable[dict[str, Any]]]] = {
-    "wer": wer,
-    "chapter": chapter,
-    "idle": idle,
-}
+Section = Callable[[argparse.Namespace], Awaitable[dict[str, Any]]]
+SECTIONS: dict[str, Section] = {"wer": wer, "chapter": chapter, "idle": idle}
 
 
-async def run(args: argparse.Namespace) -> None:
+async def run(
+    args: argparse.Namespace, sections: dict[str, Section], definitions: dict[str, str]
+) -> None:
     """Each section asked for, written as soon as it is done."""
-    for name in args.sections or SECTIONS:
-        figures = await SECTIONS[name](args)
+    for name in args.sections or sections:
+        figures = await sections[name](args)
         known = json.loads(args.output.read_text()) if args.output.exists() else {}
-        known["definitions"] = DEFINITIONS
+        known["definitions"] = definitions
         known[name] = {"machine": machine(), "model": args.model, **figures}
         args.output.write_text(json.dumps(known, indent=1) + "\n")
         print(f"{name}: written to {args.output}", flush=True)
 
 
-def main() -> None:
-    """Read the options; those that shorten the run ask for an --output of their own."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench_service")
-    parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(SECTIONS))
+def options(
+    parser: argparse.ArgumentParser,
+    sections: dict[str, Section],
+    results: Path,
+    short: Sequence[str],
+) -> argparse.Namespace:
+    """What was asked for; the options `short` shorten a run, which then needs an --output of its own."""
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(sections))
     parser.add_argument("--model", default="base")
+    parser.add_argument("--output", type=Path, default=results, help="default: %(default)s")
+    args = parser.parse_args()
+    unknown = sorted(set(args.sections) - sections.keys())
+    if unknown:
+        parser.error(f"no section {', '.join(unknown)}: choose from {', '.join(sections)}")
+    if args.output == results and any(getattr(args, name) for name in short):
+        parser.error(f"a shortened run is not for {results.name}: name another --output")
+    return args
+
+
+def main() -> None:
+    """Read the options and run."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench_service")
     parser.add_argument("--minutes", type=float, help="of the chapter (default: all 19.3)")
     parser.add_argument("--files", type=int, help="of test-other (default: all 70)")
-    parser.add_argument("--output", type=Path, default=RESULTS, help="default: %(default)s")
-    args = parser.parse_args()
-    unknown = sorted(set(args.sections) - SECTIONS.keys())
-    if unknown:
-        parser.error(f"no section {', '.join(unknown)}: choose from {', '.join(SECTIONS)}")
-    if args.output == RESULTS and (args.minutes or args.files):
-        parser.error(f"a shortened run is not for {RESULTS.name}: name another --output")
-    asyncio.run(run(args))
+    args = options(parser, SECTIONS, RESULTS, ["minutes", "files"])
+    asyncio.run(run(args, SECTIONS, DEFINITIONS))
 
 
 if __name__ == "__main__":

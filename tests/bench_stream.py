@@ -30,11 +30,12 @@ M = TypeVar("M")
 class Take:
     """One session: the audio, when each block of it was offered, and what came back when.
 
-    audio: float32 [samples], 16 kHz mono. sent: for each block the time, on time.monotonic, just
+    audio: float32 [samples], 16 kHz mono. block: samples sent at a time. sent: for each block the time, on time.monotonic, just
     before it was handed to the socket. late: seconds by which the sender fell behind, at most.
     """
 
     audio: NDArray[np.float32]
+    block: int = BLOCK
     sent: list[float] = field(default_factory=list)
     late: float = 0.0
     heard: list[tuple[float, ServerMessage]] = field(default_factory=list)
@@ -55,7 +56,7 @@ class Take:
 
     def sent_at(self, sample: int) -> float:
         """When the block that holds `sample` was handed to the socket."""
-        return self.sent[min(sample // BLOCK, len(self.sent) - 1)]
+        return self.sent[min(sample // self.block, len(self.sent) - 1)]
 
     def voiced(self, start: float, end: float) -> tuple[int, int]:
         """First and last voiced sample between two session times, in seconds."""
@@ -88,18 +89,25 @@ def voiced_range(audio: NDArray[np.float32]) -> tuple[int, int]:
 
 
 async def stream(
-    url: str, audio: NDArray[np.float32], *, realtime: bool, partials: bool, language: str = "en"
+    url: str,
+    audio: NDArray[np.float32],
+    *,
+    realtime: bool,
+    partials: bool,
+    language: str = "en",
+    words: bool = False,
+    block: int = BLOCK,
 ) -> Take:
     """Run one session to its end.
 
-    audio: float32 [samples], 16 kHz mono. realtime: a block each tenth of a second by an absolute
+    audio: float32 [samples], 16 kHz mono. block: samples sent at a time. realtime: a block each tenth of a second by an absolute
     schedule, a late one at once; else as fast as the daemon reads.
 
     Raises clients.stream.StreamError, and ValueError if the daemon's account of the audio is not
     what was sent.
     """
-    take = Take(audio)
-    start = Start(encoding="f32le", language=language, partials=partials)
+    take = Take(audio, block)
+    start = Start(encoding="f32le", language=language, partials=partials, words=words)
     async with connect(url, start) as captions:
         sender = asyncio.create_task(_send(captions, take, realtime=realtime))
         try:
@@ -117,13 +125,13 @@ async def stream(
 async def _send(captions: Captions, take: Take, *, realtime: bool) -> None:
     samples = take.audio.astype("<f4", copy=False)
     began = time.monotonic()
-    for first in range(0, len(samples), BLOCK):
+    for first in range(0, len(samples), take.block):
         due = began + first / SAMPLE_RATE
         if realtime:
             await asyncio.sleep(due - time.monotonic())
             take.late = max(take.late, time.monotonic() - due)
         take.sent.append(time.monotonic())
-        await captions.send(samples[first : first + BLOCK].tobytes())
+        await captions.send(samples[first : first + take.block].tobytes())
     await captions.stop()
 
 

@@ -3,9 +3,11 @@
 Texts and words only; nothing here plays or decodes a sound.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from difflib import SequenceMatcher
+from itertools import accumulate, pairwise
 
 import jiwer
 
@@ -98,6 +100,20 @@ class Alignment:
             "reference": " ".join(self.reference[low : slip.at + CONTEXT + 1]),
             "hypothesis": " ".join(marked),
         }
+
+
+def retracted(shown: Sequence[str]) -> tuple[int, int]:
+    """Of texts that replaced one another on a screen, the last of them final: characters that were
+    taken back, and characters that were shown in all. Words alone count: neither case nor marks.
+    """
+    back = total = 0
+    for before, after in pairwise(["", *shown]):
+        old, new = (re.findall(r"[\w']+", text.casefold()) for text in (before, after))
+        blocks = SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()
+        kept = sum(len(word) for b in blocks for word in old[b.a : b.a + b.size])
+        back += sum(map(len, old)) - kept
+        total += sum(map(len, new)) - kept
+    return back, total
 
 
 def _follows(before: Slip, slip: Slip) -> bool:

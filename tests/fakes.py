@@ -3,7 +3,8 @@
 import threading
 from collections.abc import Callable
 
-from daemon.scheduler import Engine, Result
+from daemon.backlog import Result
+from daemon.scheduler import Engine
 from model.requests import Failure, Hypothesis, Request
 
 PATIENCE = 20.0  # seconds: far more than anything here takes; a test that waits longer has failed
@@ -94,6 +95,7 @@ class ScriptedEngine:
             request=request,
             text=text,
             tokens=(1, 2, 3),
+            certain=len(text),
             language=language,
             language_probability=None,
             no_speech=0.1,

@@ -15,9 +15,10 @@ from typing import Any
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
+from daemon.backlog import Result
 from daemon.config import Config, ConfigError
 from daemon.manager import Manager
-from daemon.scheduler import Engine, Result
+from daemon.scheduler import Engine
 from daemon.serve import reload
 from daemon.server import Daemon
 from model.requests import Request

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from streaming.protocol import Closed, Encoding, Start
 from streaming.segmenter import Settings
-from streaming.session import Decode, Output, Session
+from streaming.session import Output, Session
+from streaming.utterance import Decode
 from streaming.vad import FRAME
 
 RATE = 16_000
@@ -28,13 +29,27 @@ class Loudness:
 
 
 @dataclass(frozen=True)
+class TimedWord:
+    text: str
+    start: float
+    end: float
+    probability: float = 0.9
+
+
+@dataclass(frozen=True)
 class Heard:
     """A hypothesis."""
 
     text: str
+    certain: int = 1_000
     language: str = "en"
+    language_probability: float | None = None
     no_speech: float = 0.25
     mean_logprob: float = -0.5
+    compression_ratio: float = 0.9
+    temperature: float = 0.0
+    looped: bool = False
+    timed: tuple[TimedWord, ...] | None = None
     rounds: int = 4
     proposed: int = 9
     accepted: int = 7
@@ -42,6 +57,8 @@ class Heard:
 
 
 def session(settings: Settings | None = None, **start: object) -> Session:
+    """In English unless the test says otherwise, so that half a second is enough for a partial."""
+    start = {"language": "en"} | start
     return Session(Start(**start), settings or Settings(), vad=Loudness())  # type: ignore[arg-type]  # any fields
 
 
@@ -105,7 +122,11 @@ def finals(outputs: Iterable[Output]) -> list[Decode]:
 
 
 def partials(outputs: Iterable[Output]) -> list[Decode]:
-    return [decode for decode in decodes(outputs) if not decode.final]
+    return [decode for decode in decodes(outputs) if not decode.final and not decode.early]
+
+
+def earlies(outputs: Iterable[Output]) -> list[Decode]:
+    return [decode for decode in decodes(outputs) if decode.early]
 
 
 def answer(stream: Session, outputs: Iterable[Output]) -> list[Output]:

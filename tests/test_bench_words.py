@@ -7,7 +7,7 @@ from streaming.protocol import Final
 from tests.audio import ROOT, Recording
 from tests.bench_service import first_minutes, utterances
 from tests.bench_stream import FRAME, voiced_range
-from tests.bench_words import Alignment
+from tests.bench_words import Alignment, retracted
 from tests.standin import final
 
 
@@ -94,3 +94,19 @@ def test_the_chapter_is_shortened_by_whole_clips(minutes: float | None, count: i
     """One at least."""
     clips = [Recording(ROOT / str(n), 30.0, "test", "en", "", "") for n in range(3)]
     assert first_minutes(clips, minutes) == clips[:count]
+
+
+@pytest.mark.parametrize(
+    ("shown", "counted"),
+    [
+        (("the cat", "the cat sat", "The cat sat."), (0, 9)),
+        (("the cat", "the dog"), (3, 9)),
+        (("the cat", "the"), (3, 6)),
+        (("and they say", "There's iron, they say"), (3, 21)),
+        ((), (0, 0)),
+    ],
+)
+def test_characters_taken_back_are_those_of_words_that_changed(
+    shown: tuple[str, ...], counted: tuple[int, int]
+) -> None:
+    assert retracted(shown) == counted

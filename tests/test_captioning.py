@@ -45,6 +45,13 @@ def test_options_reach_the_daemon(tmp_path: Path) -> None:
     words = [
         "--task",
         "translate",
+        "--hot-word",
+        "Ada",
+        "--hot-word",
+        "Lovelace",
+        "--stability",
+        "commit",
+        "--words",
         "--prompt",
         "Ada",
         "--temperature",
@@ -56,7 +63,15 @@ def test_options_reach_the_daemon(tmp_path: Path) -> None:
     with standin_thread() as server:
         caption(server, wav(tmp_path / "a.wav"), *words, "--partials")
     assert server.peers[0].start == Start(
-        rate=RATE, task="translate", prompt="Ada", temperature=0.5, seed=7, partials=True
+        rate=RATE,
+        task="translate",
+        prompt="Ada",
+        temperature=0.5,
+        seed=7,
+        partials=True,
+        hot_words=["Ada", "Lovelace"],
+        stability="commit",
+        words=True,
     )
 
 

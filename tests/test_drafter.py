@@ -13,7 +13,7 @@ from model.drafter import (
     spoken_states,
     spread_taps,
 )
-from model.phases import Slots
+from model.slots import Slots
 from model.whisper import Whisper
 from tests.tiny import tiny_checkpoint
 

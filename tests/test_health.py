@@ -8,7 +8,15 @@ from daemon.scheduler import Facts
 from daemon.totals import Totals
 
 FACTS = Facts(
-    waiting=1, running=2, lag=0.25, idle=3.0, superseded=4, finals=5, partials=6, failed=7
+    waiting=1,
+    running=2,
+    lag=0.25,
+    turn=1.0,
+    idle=3.0,
+    superseded=4,
+    finals=5,
+    partials=6,
+    failed=7,
 )
 
 
@@ -33,7 +41,7 @@ def health(**changes: Any) -> Health:
     [
         ({}, 200, 200, "ready"),
         ({"full": True}, 200, 503, "all sessions are taken"),
-        ({"late": True}, 200, 503, "finals are 0 s late"),
+        ({"late": True}, 200, 503, "finals are 3 s late"),
         ({"status": "warming_up", "model": None}, 200, 503, "still loading"),
         ({"status": "stopping"}, 200, 503, "stopping"),
         ({"status": "stalled"}, 503, 503, "stalled"),

@@ -24,7 +24,7 @@ WEIGHTS = random_weights(CONFIG)
 
 def save_transformers(directory: Path, *, shards: int = 1) -> Path:
     """The tiny model as `save_pretrained` writes it."""
-    checkpoint = Checkpoint("t", "tests", CONFIG, tiny_tokens(), WEIGHTS)
+    checkpoint = Checkpoint("t", "tests", CONFIG, tiny_tokens(), WEIGHTS, ())
     size = "100GB" if shards == 1 else "100KB"
     model = as_transformers(checkpoint)
     model.generation_config.suppress_tokens = [7, 8]

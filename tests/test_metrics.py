@@ -18,9 +18,9 @@ def parsed(text: str) -> dict[str, float]:
 
 async def test_prometheus_sees_what_happened() -> None:
     """One session with a partial and finals, and one client that was refused."""
-    async with serving(ScriptedEngine(), max_sessions=1) as daemon:
+    async with serving(ScriptedEngine(text=lambda _: "two words"), max_sessions=1) as daemon:
         async with calling(daemon) as client:
-            await client.say(Start(), half_a_sentence())
+            await client.say(Start(language="en"), half_a_sentence())
             await client.hear_until(Partial)
             during = parsed((await get(daemon, "/metrics"))[2])
             await client.say(Flush(), Stop())

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from model.phases import Phases, Slots
+from model.phases import Phases
 from model.reading import ReaderArchitecture, SlotReader, from_encoder
+from model.slots import Slots
 from model.trained import Trained
 from model.whisper import Whisper
 from tests.test_engine import tiny_drafter, tiny_speech_draft

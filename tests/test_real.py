@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ from model.mel import LogMel
 from model.reference import as_transformers
 from model.requests import Request
 from model.whisper import Cache, Whisper
+from streaming.trust import believed
 from tests.audio import needs_audio, recordings
 from tests.corpus import greedy_reference, opened_like
 
@@ -169,3 +171,40 @@ def test_sampling_is_reproducible_and_warm() -> None:
     batch = engine("base").transcribe([replace(hot), replace(hot, seed=2), replace(hot, seed=3)])
     assert batch[0].tokens == alone.tokens
     assert len({one.tokens for one in batch}) > 1
+
+
+def test_words_lie_where_they_were_said() -> None:
+    """Silence before and behind holds none; the last ends where the speech does."""
+    speech = recordings(under="librispeech_testother")[2].audio()
+    quiet = np.zeros(2 * 16_000, np.float32)
+    audio = np.concatenate([quiet, speech, quiet])
+    (said,) = engine("tiny.en").transcribe([Request(audio, words=True)])
+    assert said.timed is not None
+    assert " ".join(word.text for word in said.timed) == said.text
+    edges = [edge for word in said.timed for edge in (word.start, word.end)]
+    assert edges == sorted(edges)
+    assert abs(said.timed[1].start - 2.0) < 1.0
+    assert abs(edges[-1] - (2.0 + len(speech) / 16_000)) < 0.6
+    assert np.mean([word.probability for word in said.timed]) > 0.5
+
+
+def test_noise_is_told_by_its_figures_and_a_spoken_thank_you_is_not() -> None:
+    """What Whisper writes in silence, and a sentence, judged as a session judges them."""
+    hum = 0.05 * np.sin(2 * np.pi * 50 * np.arange(48_000) / 16_000)
+    noise, sentence = engine("base").transcribe(
+        Request(audio.astype(np.float32), language="en", guarded=True, ladder=(0.2, 0.4))
+        for audio in (hum, recordings(under="librispeech_testother")[2].audio())
+    )
+    assert not believed(noise)
+    assert believed(sentence)
+    assert sentence.temperature == 0.0
+
+
+def test_a_prefix_is_gone_on_with() -> None:
+    """Words that were promised stand, and what follows is what was said behind them."""
+    audio = recordings(under="librispeech_testother")[1].audio()
+    (plain,) = engine("base").transcribe([Request(audio, language="en")])
+    first = " ".join(plain.text.split()[:4])
+    (bound,) = engine("base").transcribe([Request(audio, language="en", prefix=first)])
+    assert bound.text.startswith(first)
+    assert words(bound.text)[4:] == words(plain.text)[4:]

@@ -33,6 +33,8 @@ def test_keys_with_a_bias_are_not_whisper() -> None:
     """Transformers has no place for one: it may not vanish."""
     checkpoint = tiny_checkpoint()
     weights = changed(checkpoint.weights, "decoder.layers.0.cross.kv.bias", lambda bias: bias + 1.0)
-    biased = Checkpoint("biased", "tests", checkpoint.config, checkpoint.tokens, weights)
+    biased = Checkpoint(
+        "biased", "tests", checkpoint.config, checkpoint.tokens, weights, checkpoint.heads
+    )
     with pytest.raises(AssertionError, match="keys have no bias"):
         as_transformers(biased)

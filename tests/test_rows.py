@@ -1,4 +1,5 @@
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +13,8 @@ TOKENS = tiny_tokens()
 AUDIO = np.zeros(100, np.float32)
 
 
-def row(draft: list[int] | None = None, *, context: int = 64, prompt: str = "") -> Row:
-    request = Request(AUDIO, prompt=prompt)
+def row(draft: list[int] | None = None, *, context: int = 64, **asked: Any) -> Row:
+    request = Request(AUDIO, **asked)
     one = Row(request, "en", None if draft is None else Reuse(draft))
     one.open(TOKENS, context)
     return one
@@ -34,16 +35,16 @@ def test_one_place_is_always_the_targets_own() -> None:
     one = row([7] * 100, context=64)
     one.budget = 5
     assert one.propose(8, 0).count == 4
-    one.take(Proposal(), [7, 7, 7], 0, -1.0)
+    one.take(Proposal(), [7, 7, 7], 0, [-1.0])
     assert one.propose(8, 0).count == 1
-    one.take(Proposal(), [7], 0, -1.0)
+    one.take(Proposal(), [7], 0, [-1.0])
     assert one.propose(8, 3).count == 0
 
 
 def test_the_drafter_follows_where_the_text_has_run_off() -> None:
     one = row([5, 6])
     assert one.propose(8, 4).text == [5, 6]
-    one.take(Proposal([5, 6]), [5, 6, 9], 2, -1.0)
+    one.take(Proposal([5, 6]), [5, 6, 9], 2, [-1.0])
     assert one.propose(8, 4) == Proposal(drafted=4)
 
 
@@ -54,7 +55,7 @@ def test_a_text_that_fits_nowhere_rests_longer_and_longer() -> None:
     for number in range(60):
         proposal = one.propose(8, 0)
         tried.append(bool(proposal.text))
-        one.take(proposal, [number % 40], 0, -1.0)
+        one.take(proposal, [number % 40], 0, [-1.0])
     assert tried[:8] == [True, True, False, True, False, False, False, True]
     assert sum(tried) <= 7
 
@@ -62,17 +63,107 @@ def test_a_text_that_fits_nowhere_rests_longer_and_longer() -> None:
 def test_figures_add_up() -> None:
     """Reused are the accepted tokens of texts, accepted those and the drafter's."""
     one = row([5, 6])
-    one.take(Proposal([5, 6]), [5, 9], 1, -1.0)
-    one.take(Proposal(drafted=3), [1, 2, TOKENS.eot], 2, -0.5)
-    result = one.result(TOKENS)
+    one.take(Proposal([5, 6]), [5, 9], 1, [-0.5, -0.5])
+    one.take(Proposal(drafted=3), [1, 2, TOKENS.eot], 2, [-0.2, -0.2, -0.1])
+    assert one.finished(TOKENS.eot)
+    assert not one.fall_back(TOKENS)
+    result = one.result()
     assert isinstance(result, Hypothesis)
     assert (result.proposed, result.accepted, result.reused) == (5, 3, 1)
     assert result.mean_logprob == pytest.approx(-0.3)
-    assert one.finished(TOKENS.eot)
 
 
 def test_what_is_not_finite_is_a_failure() -> None:
     one = row()
-    one.take(Proposal(), [1], 0, math.nan)
+    one.take(Proposal(), [1], 0, [math.nan])
     assert one.finished(TOKENS.eot)
-    assert isinstance(one.result(TOKENS), Failure)
+    assert not one.fall_back(TOKENS)
+    assert isinstance(one.result(), Failure)
+
+
+def told(one: Row, text: str, logprob: float = -0.1) -> Row:
+    """The row after the target has said `text`, each token with this log-probability."""
+    tokens = [*TOKENS.encode(text), TOKENS.eot]
+    one.take(Proposal(), tokens, 0, [logprob] * len(tokens))
+    return one
+
+
+def outcome(one: Row) -> Hypothesis:
+    result = one.result()
+    assert isinstance(result, Hypothesis)
+    return result
+
+
+@pytest.mark.parametrize("length", [3, 100])
+def test_a_prefix_stands_in_the_opening_and_in_the_transcript(length: int) -> None:
+    """It takes from the budget, never all of it, and the transcript goes on behind it."""
+    one = row(list(TOKENS.encode(" aaa b")), prefix="a" * length, prompt="p" * 100)
+    given = TOKENS.encode(" " + "a" * length)[:31]
+    assert one.opening[-len(given) :] == given
+    assert one.budget >= 1
+    assert len(one.opening) + one.budget - 1 <= 64
+    if length == 3:
+        assert one.propose(8, 0).text == TOKENS.encode(" b"), "the draft goes on behind it, too"
+    assert not told(one, " b").fall_back(TOKENS)
+    assert outcome(one).text == TOKENS.decode(given).strip() + " b"
+
+
+def test_a_loop_is_cut_to_one_copy_where_it_is_guarded() -> None:
+    """Without the guard it goes on to the end of the budget."""
+    guarded, plain = row(guarded=True, context=448), row(context=448)
+    for one in (guarded, plain):
+        one.take(Proposal(), TOKENS.encode(" so" + " la li" * 7), 0, [-0.1] * 45)
+    assert guarded.finished(TOKENS.eot)
+    assert not plain.finished(TOKENS.eot)
+    assert not guarded.fall_back(TOKENS)
+    result = outcome(guarded)
+    assert (result.text, result.looped) == ("so la li", True)
+
+
+def test_a_failed_transcript_is_tried_again_at_higher_temperatures() -> None:
+    """Up to one that passes; rounds and proposals of all attempts count."""
+    one = told(row(ladder=(0.2, 0.4, 0.6)), " mumble", logprob=-1.5)
+    assert one.fall_back(TOKENS)
+    assert (one.temperature, one.tokens) == (0.2, [])
+    assert not one.finished(TOKENS.eot)
+    assert told(one, " mumbling", logprob=-1.2).fall_back(TOKENS)
+    assert not told(one, " clear", logprob=-0.9).fall_back(TOKENS)
+    result = outcome(one)
+    assert (result.text, result.temperature) == ("clear", 0.4)
+    assert result.mean_logprob == pytest.approx(-0.9)
+
+
+def test_each_attempt_draws_its_own_numbers() -> None:
+    one = row(ladder=(0.2, 0.4), seed=9)
+    seeds = {one.seed}
+    while told(one, " mumble", logprob=-2.0).fall_back(TOKENS):
+        seeds.add(one.seed)
+    assert len(seeds) == 3
+
+
+def test_of_attempts_that_all_failed_the_likeliest_is_kept() -> None:
+    """Rather than the last one, drawn at the highest temperature; a loop comes last of all."""
+    one = row(ladder=(0.2, 0.4), guarded=True, context=448)
+    one.take(Proposal(), TOKENS.encode(" la" * 12), 0, [-0.1] * 36)
+    assert one.fall_back(TOKENS)
+    assert told(one, " likely", logprob=-1.1).fall_back(TOKENS)
+    assert not told(one, " unlikely", logprob=-3.0).fall_back(TOKENS)
+    assert outcome(one).text == "likely"
+
+
+def test_what_silence_says_is_not_tried_again() -> None:
+    """A low probability is right there."""
+    one = told(row(ladder=(0.2,)), " you", logprob=-1.5)
+    one.no_speech = 0.9
+    assert not one.fall_back(TOKENS)
+
+
+def test_what_the_target_doubts_is_told() -> None:
+    """Up to there the text is certain; a prefix is certain in any case."""
+    one = row(prefix="ab", context=448)
+    one.take(Proposal(), TOKENS.encode(" cd ef"), 0, [-0.1] * 4 + [-0.9] + [-0.1])
+    one.take(Proposal(), [TOKENS.eot], 0, [-0.1])
+    assert not one.fall_back(TOKENS)
+    result = outcome(one)
+    assert result.text == "ab cd ef"
+    assert result.text[: result.certain] == "ab cd"

@@ -2,170 +2,17 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import numpy as np
 import pytest
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from daemon.scheduler import Backlog, Result, Scheduler, Work
+from daemon.backlog import Result, Work
+from daemon.scheduler import Scheduler
 from model.requests import Failure, Hypothesis, Request
 from tests.fakes import PATIENCE, ScriptedEngine
-
-SLOTS = 3
-
-
-def work(name: str, done: Callable[[Result, float], None] = lambda *_: None) -> Work:
-    """Work from a name such as "a1f": session a, utterance 1, final (or "p", partial)."""
-    session, utterance, kind = tuple(name)
-    request = Request(np.zeros(1600, np.float32), prompt=name)
-    return Work(session, int(utterance), kind == "f", request, done)
-
-
-def names(works: list[Work]) -> list[str]:
-    return [item.request.prompt for item in works]
-
-
-@pytest.mark.parametrize(
-    ("rule", "queued", "running", "slots", "taken"),
-    [
-        ("finals go before partials", "a0p b0f", "", 4, "b0f a0p"),
-        ("finals of a session keep their order", "a0f a1f a2f", "", 4, "a0f a1f a2f"),
-        ("sessions take turns", "a0f a1f a2f b0f c0f", "", 4, "a0f b0f c0f a1f"),
-        ("no partial while a final waits", "a0p b0f b1f", "c0f", 2, "b0f"),
-        ("a partial leaves the last slot free", "a0p b0p c0p", "", 3, "a0p b0p"),
-        ("... also with finals beside it", "a0p b0f", "c0f", 3, "b0f"),
-        ("... but not where there is only one", "a0p b0p", "", 1, "a0p"),
-        ("a final takes the last slot", "a0f", "b0f c0p", 3, "a0f"),
-        ("the newest partial alone is decoded", "a0p a0p a1p", "", 4, "a1p"),
-        ("it keeps its predecessor's place", "a0p b0p a1p", "", 2, "a1p"),
-        ("its utterance's final drops it", "a0p a0f", "", 4, "a0f"),
-        ("a later utterance's final drops it, too", "a0p a1f", "", 4, "a1f"),
-        ("an earlier utterance's final does not", "a1p a0f", "", 4, "a0f a1p"),
-        ("another session's final does not", "a0p b0f", "", 4, "b0f a0p"),
-        ("a session has one running partial", "a1p b0p", "a0p", 4, "b0p"),
-        ("a running final does not count as one", "a1p", "a0f", 4, "a1p"),
-        ("no slot, no work", "a0f b0p", "c0f d0f", 2, ""),
-        ("nothing queued, nothing taken", "", "", 4, ""),
-    ],
-)
-def test_policy(rule: str, queued: str, running: str, slots: int, taken: str) -> None:
-    """Each line is one sentence of the policy in the scheduler's docstring."""
-    backlog = Backlog()
-    for name in queued.split():
-        backlog.put(work(name))
-    assert names(backlog.take([work(name) for name in running.split()], slots)) == taken.split(), (
-        rule
-    )
-
-
-def test_superseded_partials_are_counted() -> None:
-    """Replaced by a newer one: one. Overtaken by their final: one."""
-    backlog = Backlog()
-    for name in ("a0p", "a0p", "b0p", "a0f"):
-        backlog.put(work(name))
-    assert backlog.superseded == 2
-    assert len(backlog) == 2
-
-
-def test_finals_of_a_failed_round_come_first_and_alone() -> None:
-    """Nothing joins them, and they join nothing."""
-    backlog = Backlog()
-    backlog.put(work("d0f"))
-    backlog.retry([work("a0f"), work("b0p"), work("c0f")])
-    assert backlog.superseded == 1
-    assert len(backlog) == 3
-    assert backlog.take([work("e0f")], 4) == []
-    first = backlog.take([], 4)
-    assert names(first) == ["a0f"]
-    assert backlog.take(first, 4) == []
-    second = backlog.take([], 4)
-    assert names(second) == ["c0f"]
-    assert backlog.take(second, 4) == []
-    assert names(backlog.take([], 4)) == ["d0f"]
-
-
-class BacklogMachine(RuleBasedStateMachine):
-    """Any order of events: nothing lost but partials, bounds kept, finals in order, no starvation."""
-
-    sessions = st.sampled_from("abcd")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.backlog = Backlog()
-        self.running: list[Work] = []
-        self.awaited: list[Work] = []  # finals put and not yet taken
-        self.retried: list[Work] = []  # finals of failed rounds, not yet taken
-        self.utterance = 0
-
-    @rule(session=sessions, final=st.booleans())
-    def put(self, session: str, final: bool) -> None:
-        self.utterance += 1
-        request = Request(np.zeros(2, np.float32))
-        item = Work(session, self.utterance, final, request, lambda *_: None)
-        self.backlog.put(item)
-        if final:
-            self.awaited.append(item)
-
-    @rule()
-    def take(self) -> None:
-        before = len(self.running)
-        alone = any(item.alone for item in self.running)
-        taken = self.backlog.take(self.running, SLOTS)
-        self.running += taken
-        if alone:
-            assert not taken, "company for one that is tried alone"
-            return
-        if self.retried:
-            next_one = [] if before else self.retried[:1]
-            assert [item.utterance for item in taken] == [item.utterance for item in next_one]
-            del self.retried[: len(taken)]
-            return
-        assert len(self.running) <= SLOTS
-        finals = [item for item in taken if item.final]
-        assert taken[: len(finals)] == finals
-        for item in finals:
-            earlier = [other for other in self.awaited if other.session == item.session]
-            assert earlier[0] is item, "finals of a session in order"
-            self.awaited.remove(item)
-        if len(finals) < len(taken):
-            assert not self.awaited, "a partial joined while a final waited"
-            assert len(self.running) < SLOTS, "a partial took the last free slot"
-        if self.awaited:
-            assert len(self.running) == SLOTS, "a final waits beside a free slot"
-        if before == 0 and len(self.backlog):
-            assert taken, "idle with work at hand"
-        partials = [item.session for item in self.running if not item.final]
-        assert len(partials) == len(set(partials)), "two running partials of one session"
-
-    @rule(data=st.data())
-    def finish(self, data: st.DataObject) -> None:
-        if self.running:
-            self.running.remove(data.draw(st.sampled_from(self.running)))
-
-    @rule()
-    def fail(self) -> None:
-        self.backlog.retry(self.running)
-        self.retried += [item for item in self.running if item.final]
-        self.running = []
-
-    @rule(session=sessions)
-    def drop(self, session: str) -> None:
-        self.backlog.drop(session)
-        self.awaited = [item for item in self.awaited if item.session != session]
-        self.retried = [item for item in self.retried if item.session != session]
-
-    @invariant()
-    def bounded(self) -> None:
-        finals = [*self.awaited, *self.retried]
-        assert len(finals) <= len(self.backlog) <= len(finals) + 4
-        oldest = min((item.submitted for item in finals), default=None)
-        assert self.backlog.oldest_final == oldest
-
-
-TestBacklog = BacklogMachine.TestCase
+from tests.test_backlog import work
 
 
 class Clients:

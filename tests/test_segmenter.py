@@ -13,6 +13,7 @@ from streaming.segmenter import (
     Began,
     Ended,
     Event,
+    Paused,
     Segmenter,
     Settings,
     Signal,
@@ -84,7 +85,7 @@ def test_an_utterance_has_its_pre_roll_and_post_roll() -> None:
 
 
 def test_an_utterance_begins_once_the_burst_has_reached_the_minimum() -> None:
-    run = Run().frames(20, speech=False).frames(3, speech=True)
+    run = Run(Settings(minimum_speech_ms=120)).frames(20, speech=False).frames(3, speech=True)
     assert run.events == []
     run.frames(1, speech=True)
     assert run.events == [Began(20 * FRAME - 300 * MS)]
@@ -98,6 +99,27 @@ def test_an_utterance_ends_once_the_pause_has_reached_the_endpoint() -> None:
     assert len(run.ended) == 1
 
 
+def test_a_pause_says_where_the_utterance_will_end_should_it_last() -> None:
+    """Once for each pause, after the post-roll; none that is shorter."""
+    run = Run().frames(10, speech=True).frames(5, speech=False)
+    run.frames(10, speech=True).frames(6, speech=False)
+    assert run.events == [Began(0)]
+    run.frames(1, speech=False)
+    assert run.events[1:] == [Paused(25 * FRAME + 200 * MS)]
+    run.frames(10, speech=False)
+    assert run.ranges == [(0, 25 * FRAME + 200 * MS)]
+
+
+def test_an_endpoint_as_short_as_the_post_roll_makes_no_pause_of_it() -> None:
+    run = Run(Settings(endpoint_silence_ms=200)).frames(10, speech=True).frames(7, speech=False)
+    assert [type(event) for event in run.events] == [Began, Ended]
+
+
+def test_what_is_voiced_leaves_out_the_silence_around_it() -> None:
+    run = Run().frames(20, speech=False).frames(10, speech=True).frames(50, speech=False)
+    assert [event.voiced for event in run.ended] == [10 * FRAME]
+
+
 def test_speech_within_the_endpoint_silence_goes_on_with_the_utterance() -> None:
     run = Run().frames(10, speech=True).frames(16, speech=False)
     run.frames(10, speech=True).frames(17, speech=False)
@@ -105,7 +127,7 @@ def test_speech_within_the_endpoint_silence_goes_on_with_the_utterance() -> None
 
 
 def test_a_burst_below_the_minimum_leaves_no_trace() -> None:
-    run = Run()
+    run = Run(Settings(minimum_speech_ms=120))
     for _ in range(20):
         run.frames(3, speech=True).frames(1, speech=False)
     assert run.flush().events == []
@@ -228,7 +250,8 @@ def test_utterances_are_in_order_within_the_cap_and_hold_all_speech_once(
     judged = run.judged
     covered = np.zeros(len(judged), int)
     position = 0
-    for began, ended in zip(run.events[::2], run.events[1::2], strict=True):
+    spans = [event for event in run.events if not isinstance(event, Paused)]
+    for began, ended in zip(spans[::2], spans[1::2], strict=True):
         assert isinstance(began, Began)
         assert isinstance(ended, Ended)
         assert position <= began.start == ended.start < ended.stop <= len(judged)
@@ -251,6 +274,9 @@ def test_the_table_holds_every_step_but_the_impossible() -> None:
         (State.SILENCE, Signal.ENOUGH),
         (State.SPEECH, Signal.ENOUGH),
         (State.PAUSE, Signal.ENOUGH),
+        (State.SILENCE, Signal.SETTLED),
+        (State.BURST, Signal.SETTLED),
+        (State.SPEECH, Signal.SETTLED),
         (State.SILENCE, Signal.EXPIRED),
         (State.BURST, Signal.EXPIRED),
         (State.SPEECH, Signal.EXPIRED),
@@ -307,7 +333,9 @@ def test_of_equally_quiet_points_the_last_is_taken() -> None:
     assert quietest_point(np.zeros(20_000, np.float32)) == 20_000 - SMOOTHING // 2
 
 
-@pytest.mark.parametrize("name", [field.name for field in fields(Settings)])
+@pytest.mark.parametrize(
+    "name", [field.name for field in fields(Settings) if "range" in field.metadata]
+)
 def test_a_setting_out_of_range_is_refused_naming_the_range(name: str) -> None:
     low, high = next(f.metadata["range"] for f in fields(Settings) if f.name == name)
     for value in (low - 1, high + 1):

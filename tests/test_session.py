@@ -3,7 +3,7 @@ import pytest
 
 from streaming.protocol import Closed, Error, Final, Partial, ProtocolError, Speech
 from streaming.segmenter import Settings
-from streaming.session import Decode
+from streaming.utterance import Decode
 from tests.streams import (
     RATE,
     Heard,
@@ -29,10 +29,10 @@ def test_an_utterance_gives_start_partial_work_end_and_final_work() -> None:
     outputs = hear(stream, quiet(0.9), loud(0.9), quiet(0.6))
     begin, *between, end, final = outputs
     assert begin == Speech(event="start", utterance=0, at=0.6)
-    assert [(work.start, work.stop) for work in decodes(between)] == [
-        (9_600, 17_760),
-        (9_600, 25_920),
-        (9_600, 34_080),
+    assert [(work.start, work.stop, work.early) for work in decodes(between)] == [
+        (9_600, 17_760, False),
+        (9_600, 25_920, False),
+        (9_600, 32_000, True),
     ]
     assert end == Speech(event="end", utterance=0, at=2.0)
     assert isinstance(final, Decode)
@@ -75,10 +75,10 @@ def test_a_final_hypothesis_becomes_a_final_message_with_all_figures() -> None:
 def test_a_partial_hypothesis_becomes_a_partial_message_with_its_stable_prefix() -> None:
     stream = session()
     first, second = partials(hear(stream, loud(1.05)))
-    assert stream.accept(first, Heard("it is"), 1.0) == [
+    assert stream.accept(first, Heard("it is no."), 1.0) == [
         Partial(utterance=0, start=0.0, end=first.stop / RATE, text="it is", stable=0)
     ]
-    assert stream.accept(second, Heard("it is not"), 1.0) == [
+    assert stream.accept(second, Heard("it is not so."), 1.0) == [
         Partial(utterance=0, start=0.0, end=second.stop / RATE, text="it is not", stable=5)
     ]
 
@@ -87,7 +87,7 @@ def test_a_partial_hypothesis_without_text_is_not_shown() -> None:
     stream = session()
     first, second = partials(hear(stream, loud(1.05)))
     assert stream.accept(first, Heard(" "), 1.0) == []
-    assert len(stream.accept(second, Heard("yes"), 1.0)) == 1
+    assert len(stream.accept(second, Heard("yes, but"), 1.0)) == 1
 
 
 def test_a_partial_older_than_one_accepted_yields_nothing() -> None:
@@ -115,7 +115,7 @@ def test_a_stable_prefix_does_not_reach_into_the_next_utterance() -> None:
     work = partials(hear(stream, loud(1)))[0]
     (partial,) = stream.accept(work, Heard("one two"), 1.0)
     assert isinstance(partial, Partial)
-    assert (partial.utterance, partial.stable) == (1, 0)
+    assert (partial.utterance, partial.text, partial.stable) == (1, "one", 0)
 
 
 def test_partials_come_at_the_interval_in_new_audio() -> None:
@@ -136,7 +136,23 @@ def test_of_partials_due_in_one_frame_only_the_newest_is_given_out() -> None:
 
 def test_no_partials_are_asked_for_where_none_are_wanted() -> None:
     stream = session(partials=False)
-    assert [work.final for work in decodes(hear(stream, loud(5), quiet(1)))] == [True]
+    works = decodes(hear(stream, loud(5), quiet(1)))
+    assert [(work.final, work.early) for work in works] == [(False, True), (True, False)]
+
+
+def test_partials_of_a_long_utterance_come_less_often() -> None:
+    """Each costs more and changes less: one for every tenth of what was spoken."""
+    stops = [work.stop for work in partials(hear(session(), loud(25)))]
+    steps = np.diff(stops) / RATE
+    assert steps[0] < 0.6
+    assert 2.1 < steps[-1] < 2.5
+
+
+def test_silence_asks_for_no_partials() -> None:
+    """There is nothing new to be heard in it; the early final has said all."""
+    stream = session(Settings(endpoint_silence_ms=5_000))
+    works = decodes(hear(stream, loud(0.6), quiet(4)))
+    assert [work.early for work in works] == [False, True]
 
 
 def test_finals_leave_in_order_whatever_the_order_they_are_accepted_in() -> None:

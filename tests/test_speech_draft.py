@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from model.phases import Slots
+from model.slots import Slots
 from model.speech_draft import SlotSpeechDraft, SpeechArchitecture, SpeechDraft, from_target
 from tests.test_engine import whisper_of
 from tests.tiny import tiny_checkpoint

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.phases import Slots
+from model.slots import Slots
 from model.speech_draft import SlotSpeechDraft, SpeechDraft
 from model.training.packing import IGNORED, pack
 from model.training.speech_student import SpeechStudent

@@ -11,10 +11,11 @@ from streaming.vad import (
     NoiseGate,
     VoiceActivity,
     WebRtcVad,
+    detector,
 )
 from tests.audio import needs_audio, read, recordings
 
-MINIMUM = 4  # frames: the shortest burst that opens an utterance by default
+MINIMUM = 4  # frames: the shortest burst that opens an utterance with minimum_speech_ms = 120
 
 
 class Always:
@@ -30,9 +31,13 @@ class Always:
         return True
 
 
+def frames_of(size: int, audio: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:
+    for at in range(0, len(audio) - size + 1, size):
+        yield audio[at : at + size]
+
+
 def frames(audio: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:
-    for at in range(0, len(audio) - FRAME + 1, FRAME):
-        yield audio[at : at + FRAME]
+    return frames_of(FRAME, audio)
 
 
 def longest_burst(detector: VoiceActivity, audio: NDArray[np.float32]) -> int:
@@ -61,8 +66,13 @@ def noise(colour: str, dbfs: float, seconds: int) -> NDArray[np.float32]:
     return np.asarray(signal.clip(-1.0, 1.0), np.float32)
 
 
-def default_detector() -> NoiseGate:
+def gated() -> NoiseGate:
     return NoiseGate(WebRtcVad(0))
+
+
+def test_detectors_are_chosen_by_name() -> None:
+    assert type(detector("silero", 0)).__name__ == "Silero"
+    assert isinstance(detector("webrtc", 3), NoiseGate)
 
 
 @pytest.mark.parametrize("mode", [0, 1, 2, 3])
@@ -74,7 +84,7 @@ def test_a_frame_is_one_that_webrtcvad_takes(mode: int) -> None:
 @pytest.mark.parametrize("colour", ["white", "pink", "brown", "hum"])
 @pytest.mark.parametrize("dbfs", [-50, -40, -30, -20])
 def test_steady_noise_gives_no_burst(colour: str, dbfs: int) -> None:
-    assert longest_burst(default_detector(), noise(colour, dbfs, 60)) < MINIMUM
+    assert longest_burst(gated(), noise(colour, dbfs, 60)) < MINIMUM
 
 
 def test_webrtcvad_alone_would_take_noise_for_speech() -> None:
@@ -83,7 +93,7 @@ def test_webrtcvad_alone_would_take_noise_for_speech() -> None:
 
 
 def test_digital_silence_gives_no_burst() -> None:
-    assert longest_burst(default_detector(), np.zeros(60 * 16_000, np.float32)) == 0
+    assert longest_burst(gated(), np.zeros(60 * 16_000, np.float32)) == 0
 
 
 @pytest.mark.parametrize("milliseconds", [1, 10, 50])
@@ -94,12 +104,12 @@ def test_clicks_give_no_burst_of_the_minimum(milliseconds: int) -> None:
     for start in range(0, len(audio) - 16_000, 16_007):
         click = random.standard_normal(milliseconds * 16) * 0.3
         audio[start : start + len(click)] = click
-    assert longest_burst(default_detector(), audio) < MINIMUM
+    assert longest_burst(gated(), audio) < MINIMUM
 
 
 def test_noise_that_sets_in_is_silent_within_three_seconds() -> None:
     """After digital silence everything stands out, until the silence is three seconds old."""
-    gate = default_detector()
+    gate = gated()
     audio = np.concatenate([np.zeros(5 * 16_000, np.float32), noise("white", -20, 20)])
     judged = [gate.is_speech(frame) for frame in frames(audio)]
     old = 5 * 16_000 // FRAME + FLOOR_FRAMES + 3
@@ -150,9 +160,7 @@ def test_every_spoken_digit_is_a_burst() -> None:
     silence = np.zeros(8_000, np.float32)
     digits = recordings(under="free_spoken_digits/")
     bursts = {
-        digit.name: longest_burst(
-            default_detector(), np.concatenate([silence, digit.audio(), silence])
-        )
+        digit.name: longest_burst(gated(), np.concatenate([silence, digit.audio(), silence]))
         for digit in digits
     }
     assert len(bursts) == 83
@@ -170,7 +178,7 @@ def test_speech_is_heard_through_noise(name: str, colour: str) -> None:
     speech = read(f"librispeech_testother_resemblyzer/{name}.flac")
     level = 20 * np.log10(np.sqrt(np.mean(np.square(speech))))
     noisy = (speech + noise(colour, level - 10, 40)[: len(speech)]).clip(-1, 1)
-    clean_gate, noisy_gate = default_detector(), default_detector()
+    clean_gate, noisy_gate = gated(), gated()
     clean = sum(clean_gate.is_speech(frame) for frame in frames(speech))
     through = sum(noisy_gate.is_speech(frame) for frame in frames(noisy))
     assert clean > 0.5 * len(speech) / FRAME

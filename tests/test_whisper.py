@@ -61,7 +61,7 @@ def test_logits_equal_transformers(name: str) -> None:
     config = SHAPES[name]
     scale = 0.4 if name == "tiny-random" else 0.1
     weights = random_weights(config, scale=scale)
-    reference = as_transformers(Checkpoint(name, "tests", config, tiny_tokens(), weights))
+    reference = as_transformers(Checkpoint(name, "tests", config, tiny_tokens(), weights, ()))
     whisper, cache = build(config, weights), Cache.allocate(config, 2, CPU, torch.float32)
     states = int(config.max_source_positions)
     mel = torch.randn(2, config.num_mel_bins, 2 * states)

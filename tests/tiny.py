@@ -8,6 +8,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 from transformers import WhisperConfig
 
+from model.align import read_heads
 from model.load import Checkpoint
 from model.tokens import TokenTable
 from model.whisper import Whisper
@@ -110,7 +111,9 @@ def tiny_checkpoint(seed: int = 0, *, multilingual: bool = True, **changes: int)
     """A whole checkpoint without a file."""
     config = tiny_config(**changes)
     tokens = tiny_tokens(multilingual=multilingual)
-    return Checkpoint("tiny-random", "tests", config, tokens, random_weights(config, seed))
+    weights = random_weights(config, seed)
+    heads = read_heads(None, config.decoder_layers, config.decoder_attention_heads)
+    return Checkpoint("tiny-random", "tests", config, tokens, weights, heads)
 
 
 def write_tokenizer(directory: Path) -> None:

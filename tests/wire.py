@@ -70,7 +70,9 @@ async def serving(
 ) -> AsyncIterator[Daemon]:
     """A daemon on a free port. Afterwards nothing of it may be left: no task, thread or socket."""
     before = asyncio.all_tasks()
-    config = Config(**{"port": 0} | settings)
+    # The detector that costs least: what is tested over the wire is not how well it hears.
+    hearing: dict[str, Any] = {"vad": "webrtc", "minimum_speech_ms": 120}
+    config = Config(**{"port": 0} | hearing | settings)
     daemon = Daemon(config, lambda: engine)
     await daemon.start()
     running = asyncio.create_task(daemon.run())

@@ -16,9 +16,10 @@ from torch import Tensor
 from model.drafter import spoken_states
 from model.load import Checkpoint, ModelError
 from model.mel import LogMel
-from model.phases import Choose, Phases, Slots
+from model.phases import Choose, Phases
 from model.requests import Request
 from model.rows import Row
+from model.slots import Slots
 from model.whisper import Whisper
 
 _REACH_STEP = 64

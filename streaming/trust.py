@@ -1,0 +1,25 @@
+"""Whether what the recogniser wrote was said: the signs of words that Whisper makes of no speech.
+
+Judges figures alone, never the words: "Thank you." is what Whisper hears in silence, and what people say.
+
+Measured with base. Real words: single digits, the hardest of them, reach a no-speech probability of 0.63
+at most, whole sentences 0.04. Words made of silence, hum, taps, music and what else the detector takes
+for speech: 0.79 … 0.95, with a mean log-probability of -0.5 (digital silence) or less.
+"""
+
+from streaming.hypothesis import Hypothesis
+
+# The reference's thresholds (openai/whisper, transcribe.py): silence is likely and the text doubtful.
+SILENCE = 0.6
+DOUBTFUL = -1.0
+# Ours: silence is as good as certain, and the text not.
+CERTAIN_SILENCE = 0.75
+SURE = -0.4
+
+
+def believed(hypothesis: Hypothesis) -> bool:
+    """Whether somebody said the text of `hypothesis`."""
+    silent, logprob = hypothesis.no_speech, hypothesis.mean_logprob
+    if silent > CERTAIN_SILENCE:
+        return logprob > SURE
+    return silent <= SILENCE or logprob >= DOUBTFUL

@@ -1,0 +1,148 @@
+"""Policies on top of plain decoding: the ladder, the guard, the prefix, the expected language."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from model.engine import Engine
+from model.guard import MOST_COMPRESSION, failed
+from model.mel import LogMel
+from model.requests import SURE, Hypothesis, Request
+from model.rows import Row
+from model.whisper import Cache, Whisper
+from tests.test_engine import ALONE, CHECKPOINT, REQUESTS, alone, noise, tiny_drafter
+from tests.tiny import changed, tiny_checkpoint
+
+
+def test_a_bad_ladder_or_expectation_is_refused() -> None:
+    engine = Engine(CHECKPOINT, slots=1)
+    with pytest.raises(ValueError, match="temperatures of a ladder"):
+        engine.admit(Request(noise(0), ladder=(0.0,)))
+    with pytest.raises(ValueError, match="does not know the language xx"):
+        engine.admit(Request(noise(0), expected="xx"))
+
+
+def rank(attempt: Hypothesis) -> tuple[bool, float]:
+    return attempt.compression_ratio <= MOST_COMPRESSION, attempt.mean_logprob
+
+
+def attempts(request: Request) -> list[Hypothesis]:
+    """The transcripts that a request's ladder leads through, each decoded by itself."""
+    temperatures = (request.temperature, *request.ladder)
+    return [
+        alone(replace(request, temperature=warmth, seed=request.seed ^ step, ladder=()))
+        for step, warmth in enumerate(temperatures)
+    ]
+
+
+@pytest.mark.parametrize("static", [False, True])
+@pytest.mark.parametrize("slots", [1, 3])
+def test_a_ladder_is_a_policy_on_top_of_plain_decoding(slots: int, static: bool) -> None:
+    """Each attempt is what its temperature and seed give alone; the first that passes is kept."""
+    requests = [
+        Request(noise(i, 2 + 1500 * i), language="en", seed=i, ladder=(0.3, 0.9), prompt="ab" * i)
+        for i in range(8)
+    ]
+    kept = set()
+    results = Engine(CHECKPOINT, slots=slots, static=static).transcribe(requests)
+    for request, result in zip(requests, results, strict=True):
+        tried = attempts(request)
+        passed = [one for one in tried if not failed(one.text, one.mean_logprob, one.no_speech)]
+        best = passed[0] if passed else max(tried, key=rank)
+        assert result.tokens == best.tokens
+        assert result.temperature == best.request.temperature
+        kept.add(result.temperature)
+    assert len(kept) > 1, "no ladder was climbed: the test says nothing"
+
+
+def test_the_guard_changes_no_text_that_does_not_loop() -> None:
+    guarded = [replace(request, guarded=True) for request in REQUESTS]
+    for request, result in zip(
+        REQUESTS, Engine(CHECKPOINT, slots=4).transcribe(guarded), strict=True
+    ):
+        assert result.tokens == ALONE[id(request)].tokens
+        assert not result.looped
+
+
+def test_a_loop_is_cut_long_before_the_budget() -> None:
+    """The target that repeats one word for ever: one copy is left, and few rounds are run."""
+    stuck = tiny_checkpoint(max_target_positions=448)
+    # The state behind the last norm is the same everywhere: its bias, the embedding of one token.
+    weights = changed(stuck.weights, "decoder.norm.weight", lambda scale: scale.zero_())
+    bias = weights["decoder.norm.bias"]
+    weights = changed(weights, "decoder.embedding.weight", lambda rows: 0.01 * rows)
+    weights["decoder.embedding.weight"][100] = bias
+    engine = Engine(replace(stuck, weights=weights), slots=1)
+    cut, whole = (
+        engine.transcribe([Request(noise(1), language="en", guarded=guarded)])[0]
+        for guarded in (True, False)
+    )
+    assert (cut.looped, whole.looped) == (True, False)
+    assert len(whole.tokens) == 224
+    assert cut.rounds < 40
+    assert cut.tokens == whole.tokens[: len(cut.tokens)]
+    assert len(cut.tokens) < 5
+
+
+@pytest.mark.parametrize("static", [False, True])
+@pytest.mark.parametrize("block", [0, 4])
+def test_a_transcript_begins_with_its_prefix_and_goes_on_greedily(block: int, static: bool) -> None:
+    """Whatever the company and the draft; the first word behind it does not lengthen its last."""
+    requests = [
+        Request(
+            noise(i), language="en", prefix="abc"[: 1 + i % 3], prompt="xy"[: i % 2], previous=p
+        )
+        for i, p in enumerate([(), tuple(CHECKPOINT.tokens.encode(" abcd")), (5,) * 30] * 2)
+    ]
+    drafter = tiny_drafter(block=block) if block else None
+    engine = Engine(CHECKPOINT, slots=4, drafter=drafter, static=static)
+    for request, result in zip(requests, engine.transcribe(requests), strict=True):
+        assert result.text.startswith(request.prefix)
+        given = CHECKPOINT.tokens.encode(" " + request.prefix)
+        assert list(result.tokens[: len(given)]) == given
+        assert result.tokens == greedily(request, result.language)
+        behind = CHECKPOINT.tokens.decode(result.tokens[len(given) : len(given) + 1])
+        assert not behind.isalnum() or ord(behind) >= 0x530
+
+
+def greedily(request: Request, language: str) -> tuple[int, ...]:
+    """The transcript of a request with a prefix, one whole pass for each token."""
+    tokens, config = CHECKPOINT.tokens, CHECKPOINT.config
+    whisper = Whisper.from_weights(config, CHECKPOINT.weights, torch.device("cpu"), torch.float32)
+    row = Row(request, language)
+    row.open(tokens, config.max_target_positions)
+    cache = Cache.allocate(config, 1, torch.device("cpu"), torch.float32)
+    mel = LogMel(config.num_mel_bins)([request.audio], config.max_source_positions)
+    whisper.decoder.write_cross(whisper.encoder(mel), cache)
+    said = list(row.opening)
+    while len(said) - len(row.opening) < row.budget and said[-1] != tokens.eot:
+        heard = torch.tensor([config.max_source_positions])
+        hidden, _ = whisper.decoder(
+            torch.tensor([said]), torch.zeros(1, dtype=torch.int64), heard, cache, 64, int(heard)
+        )
+        scores = whisper.decoder.logits(hidden[0, -1]) + tokens.bias(first=False)
+        if len(said) == len(row.opening):
+            scores += tokens.continuing()
+        said.append(int(scores.argmax()))
+    return tuple(said[len(row.opening) - len(row.prefix) :])
+
+
+def test_an_expected_language_is_taken_where_none_is_sure() -> None:
+    """Where one is, detection has its way; a language outside the set asked for is none to expect."""
+    rows = list(CHECKPOINT.tokens.languages.values())
+    alike = changed(
+        CHECKPOINT.weights,
+        "decoder.embedding.weight",
+        lambda table: table.index_copy(0, torch.tensor(rows), table[rows[:1]].expand(3, -1)),
+    )
+    torn = Engine(replace(CHECKPOINT, weights=alike), slots=3).transcribe(
+        Request(noise(1), language=among, expected="de")
+        for among in (None, ("es", "en", "de"), ("es", "en"))
+    )
+    assert [one.language for one in torn] == ["de", "de", "es"]
+    free = alone(Request(noise(1)))
+    assert free.language_probability is not None
+    assert free.language_probability >= SURE
+    assert free.language != "de"
+    assert alone(Request(noise(1), expected="de")).language == free.language

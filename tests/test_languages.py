@@ -1,0 +1,75 @@
+import pytest
+
+from streaming.languages import ENOUGH, Languages
+from streaming.protocol import Final
+from tests.streams import Heard, decodes, earlies, finals, hear, loud, partials, quiet, session
+
+
+@pytest.mark.parametrize("asked", ["de", ["de"]])
+@pytest.mark.parametrize("voiced", [0, 10 * ENOUGH])
+def test_a_fixed_language_is_never_detected(asked: str | list[str], voiced: int) -> None:
+    assert Languages(asked).fixed == "de"
+    assert Languages("de").of(voiced) == ("de", None)
+    assert Languages(asked).enough(voiced)
+
+
+@pytest.mark.parametrize("asked", [None, ["de", "en"]])
+def test_a_language_is_detected_from_a_second_on(asked: list[str] | None) -> None:
+    languages = Languages(asked)
+    among = tuple(asked) if asked else None
+    assert languages.of(ENOUGH) == (among, None)
+    assert not languages.enough(ENOUGH - 1)
+
+
+def test_a_short_utterance_is_in_the_language_spoken_before() -> None:
+    """At first in the one named first; with nothing to go by it is detected after all."""
+    assert Languages(["de", "en"]).of(ENOUGH - 1) == ("de", None)
+    assert Languages(None).of(ENOUGH - 1) == (None, None)
+    languages = Languages(["de", "en"])
+    languages.learn("en", 0.9, ENOUGH)
+    assert languages.of(ENOUGH - 1) == ("en", None)
+    assert languages.of(ENOUGH) == (("de", "en"), "en")
+
+
+@pytest.mark.parametrize(
+    ("probability", "voiced"), [(0.4, 5 * ENOUGH), (0.9, ENOUGH - 1), (None, 5 * ENOUGH)]
+)
+def test_a_guess_is_not_remembered(probability: float | None, voiced: int) -> None:
+    """Neither what was unsure, nor what was too short, nor what was told."""
+    languages = Languages(None)
+    languages.learn("cy", probability, voiced)
+    assert languages.known is None
+
+
+def test_first_partials_wait_until_a_language_can_be_told() -> None:
+    """Else they flash in one that nobody speaks."""
+    stream = session(language=None)
+    (first,) = partials(hear(stream, loud(1.3)))
+    assert first.voiced >= ENOUGH
+    assert (first.language, first.expected) == (None, None)
+    stream.accept(first, Heard("ja das ist", language="de", language_probability=0.8), 1.0)
+    (second,) = partials(hear(stream, loud(0.3)))
+    assert (second.language, second.expected) == (None, "de")
+
+
+def test_each_utterance_is_detected_anew_and_noise_teaches_nothing() -> None:
+    stream = session(language=["en", "de"])
+    (one,) = finals(hear(stream, loud(1.5), quiet(0.6)))
+    stream.accept(one, Heard("guten Tag", language="de", language_probability=0.9), 1.0)
+    two, three = finals(hear(stream, loud(1.5), quiet(0.6), loud(0.3), quiet(0.6)))
+    assert (two.language, two.expected) == (("en", "de"), "de")
+    assert (three.language, three.expected) == ("de", None)
+    noise = Heard("you", language="en", language_probability=0.9, no_speech=0.9, mean_logprob=-1.0)
+    (final, _) = [*stream.accept(two, noise, 1.0), *stream.accept(three, Heard("ja"), 1.0)]
+    assert isinstance(final, Final)
+    assert final.text == ""
+    (four,) = finals(hear(stream, loud(0.3), quiet(0.6)))
+    assert four.language == "de"
+
+
+def test_an_early_final_is_in_the_language_that_its_final_would_be_in() -> None:
+    stream = session(language=None)
+    outputs = hear(stream, loud(0.5), quiet(0.6))
+    (early,), (final,) = earlies(outputs), finals(outputs)
+    assert early.language == final.language
+    assert len(decodes(outputs)) == 2

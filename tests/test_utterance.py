@@ -1,0 +1,162 @@
+"""Early finals, and what they spare. The detector is a script, the rest is the session itself."""
+
+import numpy as np
+import pytest
+
+from streaming.protocol import Final, Partial, Speech
+from streaming.session import Session
+from streaming.utterance import NEW_SHARE, Decode, Utterance
+from tests.streams import (
+    RATE,
+    Heard,
+    decodes,
+    earlies,
+    finals,
+    hear,
+    loud,
+    partials,
+    quiet,
+    session,
+)
+
+
+def paused(*, partials: bool = True) -> tuple[Session, Decode]:
+    """A session in a pause that is too short for an endpoint, and the early final asked for."""
+    stream = session(partials=partials)
+    (early,) = earlies(hear(stream, loud(1), quiet(0.3)))
+    return stream, early
+
+
+def test_a_final_is_asked_for_when_silence_begins() -> None:
+    """Its span is that of the utterance, should the silence last."""
+    stream, early = paused()
+    (final,) = finals(hear(stream, quiet(0.3)))
+    assert (early.start, early.stop, early.voiced) == (final.start, final.stop, final.voiced)
+    np.testing.assert_array_equal(early.audio, final.audio)
+
+
+def test_the_endpoint_confirms_what_has_been_decoded() -> None:
+    """The final comes with the end of speech; nothing is decoded twice."""
+    stream, early = paused()
+    (partial,) = stream.accept(early, Heard("it is so."), 1.0)
+    assert isinstance(partial, Partial)
+    assert partial.text == "it is so."
+    outputs = hear(stream, quiet(0.3))
+    assert decodes(outputs) == []
+    end, final = outputs
+    assert isinstance(end, Speech)
+    assert isinstance(final, Final)
+    assert (end.event, final.text, final.decode.ms) == ("end", "it is so.", 0.0)
+    assert (final.start, final.end) == (early.start / RATE, early.stop / RATE)
+    assert stream.backlog_samples == 0
+
+
+def test_a_flush_confirms_it_too() -> None:
+    stream, early = paused()
+    stream.accept(early, Heard("it is so."), 1.0)
+    outputs = stream.flush()
+    assert decodes(outputs) == []
+    assert isinstance(outputs[-1], Final)
+
+
+def test_when_speech_goes_on_it_was_a_partial() -> None:
+    """The final hears all of it, and every pause gets an early final of its own."""
+    stream, early = paused()
+    hear(stream, loud(0.1))
+    (partial,) = stream.accept(early, Heard("it is so."), 1.0)
+    assert isinstance(partial, Partial)
+    outputs = hear(stream, loud(0.4), quiet(0.6))
+    (second,) = earlies(outputs)
+    (final,) = finals(outputs)
+    assert second.stop == final.stop > early.stop
+
+
+def test_an_early_final_that_comes_late_is_not_waited_for() -> None:
+    """The endpoint asks again; whoever still works on the first may answer both with one."""
+    stream, early = paused()
+    (final,) = finals(hear(stream, quiet(0.3)))
+    assert stream.accept(early, Heard("late"), 1.0) == []
+    (message,) = stream.accept(final, Heard("in time"), 1.0)
+    assert isinstance(message, Final)
+    assert message.text == "in time"
+
+
+def test_early_finals_show_nothing_to_those_who_want_no_partials() -> None:
+    stream, early = paused(partials=False)
+    assert stream.accept(early, Heard("it is so."), 1.0) == []
+    assert isinstance(hear(stream, quiet(0.3))[-1], Final)
+
+
+def test_a_pause_within_one_long_frame_costs_nothing() -> None:
+    """Where speech goes on in the same half second there is nothing to be early for."""
+    stream = session()
+    outputs = stream.feed(
+        (np.concatenate([loud(0.1), quiet(0.25), loud(0.15)]) * 32_767).astype("<i2").tobytes()
+    )
+    assert earlies(outputs) == []
+
+
+@pytest.mark.parametrize(("voiced", "step"), [(0, 8_000), (80_000, 8_000), (200_000, 20_000)])
+def test_a_partial_is_due_after_enough_that_is_new(voiced: int, step: int) -> None:
+    assert NEW_SHARE == 10
+    one = Utterance(0, start=0, due=100, given=100)
+    one.hear(100 + step - 1, voiced, 8_000)
+    assert one.due == 100
+    one.hear(100 + step, voiced, 8_000)
+    assert one.due == 100 + step
+
+
+# The promise of `commit`.
+
+
+def committed() -> tuple[Session, str]:
+    """A session with words promised, and these."""
+    stream = session(stability="commit")
+    for work in partials(hear(stream, loud(1.05))):
+        (message,) = stream.accept(work, Heard("one two three four"), 1.0)
+    assert isinstance(message, Partial)
+    return stream, message.text[: message.stable]
+
+
+def test_later_decodes_are_told_what_was_promised() -> None:
+    stream, promised = committed()
+    assert promised == "one two three"
+    later = decodes(hear(stream, loud(0.5), quiet(1)))
+    assert {work.prefix for work in later} == {promised}
+    assert {work.language for work in later} == {"en"}
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ("one two three, four.", "one two three, four."),
+        ("won two three, four.", "one two three, four."),
+        ("", "one two three"),
+    ],
+)
+def test_a_final_begins_with_what_was_promised(said: str, text: str) -> None:
+    """Whatever the recogniser makes of it, silence included."""
+    stream, _ = committed()
+    (work,) = finals(stream.flush())
+    (final,) = stream.accept(work, Heard(said), 1.0)
+    assert isinstance(final, Final)
+    assert final.text == text
+
+
+def test_a_failed_final_keeps_what_was_promised() -> None:
+    stream, promised = committed()
+    (work,) = finals(stream.flush())
+    _, final = stream.fail(work, "no")
+    assert isinstance(final, Final)
+    assert final.text == promised
+
+
+def test_without_the_promise_a_final_is_free() -> None:
+    stream = session()
+    for work in partials(hear(stream, loud(1.05))):
+        stream.accept(work, Heard("one two three four"), 1.0)
+    (work,) = finals(stream.flush())
+    assert work.prefix == ""
+    (final,) = stream.accept(work, Heard("won too"), 1.0)
+    assert isinstance(final, Final)
+    assert final.text == "won too"
