@@ -21,7 +21,7 @@ class Health:
     """The daemon at one moment.
 
     sessions: those with a client; parked: those whose client is awaited back. model: None while it
-    loads. drafter: None without one. uptime: seconds. full: no session is free. late: finals come too late for a new one.
+    loads. drafter: None without one. uptime: seconds. full: no session is free. late: a new one would wait too long.
     """
 
     status: Status
@@ -99,7 +99,7 @@ class Health:
             "waiting": facts.waiting,
             "running": facts.running,
             "lag_seconds": round(facts.lag, 3),
-            "finals": facts.finals,
+            "finals": totals.finals,
             "partials": facts.partials,
             "superseded": facts.superseded,
             "failed": facts.failed,

@@ -59,8 +59,9 @@ class Facts:
     """The scheduler at one moment.
 
     waiting, running: requests. lag: age of the oldest unfinished final, in seconds. turn: seconds that
-    the session which waits longest for its next final's turn has waited. idle: seconds since the engine last got anything done, 0 with nothing to do. superseded, finals, partials,
-    failed: requests since the start, by what became of them.
+    the session which waits longest for its next final's turn has waited. idle: seconds since the
+    engine last got anything done, 0 with nothing to do. superseded, finals, partials, failed: requests
+    since the start, by what became of them; an early final that ran to its end is a partial.
     """
 
     waiting: int

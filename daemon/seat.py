@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, assert_never
 
-import numpy as np
-
+from daemon import asking
 from daemon.backlog import Result, Work
 from daemon.config import Config
 from daemon.farewell import INTERNAL, NORMAL, Farewell
@@ -22,8 +21,7 @@ from daemon.metrics import Metrics
 from daemon.outbox import Lateness
 from daemon.scheduler import Engine, Scheduler
 from daemon.transcripts import Transcript, Transcripts
-from model.guard import LADDER
-from model.requests import Failure, Request, as_tuple
+from model.requests import Failure
 from streaming.protocol import (
     SAMPLE_RATE,
     Closed,
@@ -42,8 +40,6 @@ from streaming.session import Output, Session
 from streaming.utterance import Decode
 
 logger = logging.getLogger(__name__)
-
-SILENCE = np.zeros(SAMPLE_RATE, np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +75,7 @@ class Seat:
 
     def __init__(self, name: str, label: str, start: Start, service: Service) -> None:
         try:
-            for language in as_tuple(start.language) or (None,):
-                probe = Decode(0, 0, SAMPLE_RATE, SILENCE, final=True, language=language)
-                service.engine.check(_request(start, probe))
+            asking.check(start, service.engine)
         except ValueError as error:
             raise ProtocolError("bad_request", str(error)) from None
         self.name = name
@@ -276,7 +270,7 @@ class Seat:
             utterance=decode.utterance,
             final=decode.final,
             early=decode.early,
-            request=_request(
+            request=asking.request(
                 self._start,
                 decode,
                 previous=self._heard[1] if self._heard[0] == decode.utterance else (),
@@ -315,28 +309,3 @@ class Seat:
             if lag is not None:
                 self.client.tell(lag)
             self._watch_lateness()
-
-
-def _request(start: Start, decode: Decode, *, previous: tuple[int, ...] = ()) -> Request:
-    """What `start` asks for, of the span that `decode` names.
-
-    What may become a final is decoded in the full window, with words and, where it is greedy, with
-    further attempts if it fails; a partial in a fitted window, once.
-    """
-    whole = decode.final or decode.early
-    said_before = (", ".join(start.hot_words or ()), start.prompt)
-    return Request(
-        audio=decode.audio,
-        language=decode.language,
-        expected=decode.expected,
-        task=start.task,
-        prompt=" ".join(text for text in said_before if text),
-        prefix=decode.prefix,
-        temperature=start.temperature,
-        seed=start.seed,
-        fitted_window=not whole,
-        previous=previous,
-        guarded=True,
-        ladder=LADDER if whole and start.temperature == 0 else (),
-        words=whole and start.words,
-    )

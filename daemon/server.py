@@ -21,7 +21,7 @@ from websockets.asyncio.server import ServerConnection
 from websockets.http11 import Request, Response
 
 from daemon.admission import Refusal, crowded, stranger, unauthorised
-from daemon.config import Config, reloaded
+from daemon.config import Config, ConfigError, reloaded
 from daemon.connection import Connection
 from daemon.doors import Tokens
 from daemon.health import Health, Status
@@ -37,6 +37,8 @@ from daemon.totals import Totals
 from daemon.transcripts import Transcripts
 from streaming.protocol import SUBPROTOCOL
 from streaming.segmenter import Settings
+from streaming.silero import DetectorError
+from streaming.vad import detector
 
 logger = logging.getLogger(__name__)
 
@@ -142,6 +144,10 @@ class Daemon:
         """
         config, changed, waiting = reloaded(self._config, config)
         tokens = Tokens.read(config.tokens_file)
+        try:
+            detector(config.vad, config.vad_mode)
+        except DetectorError as error:
+            raise ConfigError(str(error)) from None
         if self._tls is not None:
             self._tls.reload()
         self._config, self._tokens = config, tokens

@@ -19,6 +19,7 @@ class Totals:
     refused: Counter[str] = field(default_factory=Counter)
     ended: Counter[str] = field(default_factory=Counter)
     audio_samples: int = 0
+    finals: int = 0
     rounds: int = 0
     proposed: int = 0
     accepted: int = 0
@@ -36,7 +37,8 @@ class Totals:
         return (self.accepted + self.rounds) / self.rounds if self.rounds else 0.0
 
     def final(self, figures: DecodeFigures) -> None:
-        """A final has been decoded."""
+        """A final has been told: decoded for that, or early, when its silence began."""
+        self.finals += 1
         self.rounds += figures.rounds
         self.proposed += figures.proposed
         self.accepted += figures.accepted

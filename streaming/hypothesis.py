@@ -9,6 +9,8 @@ from typing import Protocol
 
 from streaming.protocol import SAMPLE_RATE, DecodeFigures, Final, Word
 
+SAMPLE_DIGITS = 7  # after the point: any sample's time at 16 kHz in seconds is exact
+
 
 class TimedWord(Protocol):
     """A word and when it was said, in seconds from the span's first sample."""
@@ -142,8 +144,8 @@ def final_message(
         words = [
             Word(
                 text=word.text,
-                start=seconds + word.start,
-                end=seconds + word.end,
+                start=round(seconds + word.start, SAMPLE_DIGITS),
+                end=round(seconds + word.end, SAMPLE_DIGITS),
                 probability=round(word.probability, 4),
             )
             for word in timed

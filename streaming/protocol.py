@@ -2,7 +2,8 @@
 
 Control and events travel as JSON text frames, audio as binary frames; every message names its
 `type`. Times are seconds of session time: the position in the audio received so far, never the
-wall clock. This file needs nothing but msgspec, so that a client installs without numpy or torch.
+wall clock. This file and what it imports need nothing but msgspec, so that a client installs
+without numpy or torch.
 
 A client's messages are read strictly, a daemon's tolerantly: unknown fields in them are passed
 over, so that a newer daemon can add fields without breaking older clients.
@@ -14,15 +15,14 @@ over, so that a newer daemon can add fields without breaking older clients.
 by `python -m streaming.protocol > docs/protocol.schema.json`.
 """
 
-import difflib
 import json
-import re
 import sys
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import msgspec
 from msgspec import Meta, Struct
+
+from streaming.complaints import what_is_wrong
 
 SUBPROTOCOL = "captiond.v1"
 
@@ -79,9 +79,9 @@ class Start(_FromClient, tag="start", frozen=True):
         "revise" leaves a final free to say exactly what Whisper says.
     words: whether finals carry the times of their words.
     prompt: text that Whisper is given as what came before (names, spelling, style).
-    resumable: whether the session shall outlive its connection for a while, see `Resume`.
     hot_words: words and names to listen for; given to Whisper like the prompt, and before it.
     endpoint_silence_ms, minimum_speech_ms, cap_ms: this session's own; null for the daemon's.
+    resumable: whether the session shall outlive its connection for a while, see `Resume`.
     """
 
     encoding: Encoding = "s16le"
@@ -95,11 +95,11 @@ class Start(_FromClient, tag="start", frozen=True):
     stability: Stability = "revise"
     words: bool = False
     prompt: Annotated[str, Meta(max_length=1_000)] = ""
-    resumable: bool = False
     hot_words: HotWords | None = None
     endpoint_silence_ms: Annotated[int, Meta(ge=200, le=10_000)] | None = None
     minimum_speech_ms: Annotated[int, Meta(ge=30, le=1_000)] | None = None
     cap_ms: Annotated[int, Meta(ge=10_000, le=30_000)] | None = None
+    resumable: bool = False
 
 
 class Resume(_FromClient, tag="resume", frozen=True):
@@ -259,12 +259,6 @@ class Closed(_FromDaemon, tag="closed", frozen=True):
     finals: int
 
 
-class _Tagged(Struct):
-    """Any message, as far as its type."""
-
-    type: str
-
-
 M = TypeVar("M")
 
 ClientMessage = Start | Resume | Flush | Stop
@@ -294,60 +288,15 @@ def _decode(decoder: msgspec.json.Decoder[M], text: str) -> M:
     try:
         return decoder.decode(text)
     except msgspec.ValidationError as error:
-        raise ProtocolError("bad_message", _what_is_wrong(decoder, text, str(error))) from None
+        raise ProtocolError(
+            "bad_message", what_is_wrong(get_args(decoder.type), text, str(error))
+        ) from None
     except msgspec.DecodeError as error:
         raise ProtocolError("bad_json", f"text frames carry JSON: {error}") from None
     except UnicodeEncodeError:
         raise ProtocolError("bad_json", "text frames carry JSON in UTF-8") from None
     except RecursionError:
         raise ProtocolError("bad_json", "text frames carry JSON, not so deeply nested") from None
-
-
-def _what_is_wrong(decoder: msgspec.json.Decoder[M], text: str, complaint: str) -> str:
-    """One sentence for people: the field that is wrong and what it may be, or what is missing."""
-    kinds: dict[Any, Any] = {kind.__struct_config__.tag: kind for kind in get_args(decoder.type)}
-    try:
-        name = msgspec.json.decode(text, type=_Tagged).type
-    except (msgspec.DecodeError, RecursionError):  # no object, no type, or broken further on
-        name = None
-    if name not in kinds:
-        unknown_type = "" if name is None else f"unknown type {name!r}: "
-        return f"{unknown_type}a message is an object whose `type` is one of: {', '.join(kinds)}"
-    fields = {field.name: field for field in msgspec.structs.fields(kinds[name])}
-    known = f"the fields of `{name}`: {', '.join(fields) or 'none'}"
-    if unknown := re.search(r"unknown field `(.*)`", complaint, re.DOTALL):
-        close = difflib.get_close_matches(unknown[1][:40], fields, n=1)  # a name may be long
-        guess = f" (did you mean `{close[0]}`?)" if close else ""
-        return f"`{name}` has no field `{unknown[1]}`{guess}; {known}"
-    if missing := re.search(r"missing required field `(\w+)`", complaint):
-        return f"`{name}` needs the field `{missing[1]}`; {known}"
-    if (wrong := re.search(r"at `\$\.(\w+)", complaint)) and wrong[1] in fields:
-        return f"`{wrong[1]}` of `{name}` must be {_accepted(fields[wrong[1]].type)}"
-    return f"{complaint}; {known}"
-
-
-def _accepted(kind: Any) -> str:
-    """A type in words, its bounds included."""
-    options, bounds = get_args(kind), Meta()
-    if get_origin(kind) is Annotated:
-        kind, bounds = options[0], next(one for one in options[1:] if isinstance(one, Meta))
-        options = get_args(kind)
-    origin = get_origin(kind) or kind
-    if origin is Literal:
-        return "one of " + ", ".join(options)
-    if origin in (Union, UnionType):
-        return ", or ".join(map(_accepted, options))
-    if origin in (int, float):
-        number = "a whole number" if origin is int else "a number"
-        upper = f" to {bounds.le}" if bounds.le is not None else " on"
-        return number if bounds.ge is None else f"{number} from {bounds.ge}{upper}"
-    if origin is str:
-        return (
-            f"a text of at most {bounds.max_length} characters" if bounds.max_length else "a text"
-        )
-    if origin is list:
-        return f"a list of 1 to {bounds.max_length} of these, each {_accepted(options[0])}"
-    return {bool: "true or false", NoneType: "null"}.get(origin, "as documented")
 
 
 def schema() -> dict[str, Any]:

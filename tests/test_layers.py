@@ -62,9 +62,21 @@ def test_only_the_microphone_client_names_sounddevice() -> None:
 
 def test_the_protocol_needs_msgspec_alone() -> None:
     """A client installs without numpy and torch."""
-    names = imports(ROOT / "streaming" / "protocol.py")
-    roots = {name.split(".")[0] for name in names}
-    assert roots <= {"msgspec", "typing", "types", "math", "json", "sys", "re", "struct", "difflib"}
+    files = ("protocol", "complaints")
+    names = set[str]().union(*(imports(ROOT / "streaming" / f"{name}.py") for name in files))
+    roots = {name.split(".")[0] for name in names if not within(name, {"streaming.complaints"})}
+    assert roots <= {
+        "msgspec",
+        "typing",
+        "types",
+        "math",
+        "json",
+        "sys",
+        "re",
+        "struct",
+        "difflib",
+        "collections",
+    }
 
 
 def test_cues_need_the_protocol_alone() -> None:

@@ -1,11 +1,13 @@
 """What holds on the wire beside the protocol: doors, limits and reload, over real sockets."""
 
 import asyncio
+import importlib.util
 import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from websockets.exceptions import InvalidStatus
 
 from daemon.config import Config, ConfigError
@@ -14,6 +16,7 @@ from daemon.manager import Manager
 from daemon.serve import reload
 from daemon.server import Daemon
 from streaming.protocol import Closed, Error, Final, Ready, Start, Stop
+from streaming.silero import network
 from tests.fakes import ScriptedEngine
 from tests.wire import calling, frames, get, sentence, serving, speech, talk, until
 
@@ -184,6 +187,20 @@ async def test_a_wrong_file_changes_nothing(tokens: str, caplog: pytest.LogCaptu
     errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert len(errors) == 2
     assert all("everything stays as it was" in error for error in errors)
+
+
+async def test_a_detector_that_cannot_be_had_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """New sessions would fail one by one."""
+    network.cache_clear()
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    async with serving(ScriptedEngine()) as daemon:
+        before = daemon._config
+        reload(daemon, Manager(), lambda: replace(before, vad="silero"))
+        assert daemon._config is before
+        assert "vad = webrtc" in caplog.text
+        assert await talk(daemon)
 
 
 async def test_tokens_are_read_again(tokens: str) -> None:

@@ -2,9 +2,9 @@ import asyncio
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from streaming.protocol import Flush, Partial, Start, Stop
+from streaming.protocol import Final, Flush, Partial, Start, Stop
 from tests.fakes import ScriptedEngine
-from tests.wire import calling, get, half_a_sentence, sentence, serving, talk, until
+from tests.wire import FRAME, calling, frames, get, half_a_sentence, sentence, serving, talk, until
 
 
 def parsed(text: str) -> dict[str, float]:
@@ -44,6 +44,19 @@ async def test_prometheus_sees_what_happened() -> None:
     assert after["captiond_rounds_total"] == 3 * (len(finals) + 1), "what the script says"
     assert after["captiond_tau"] == 1.0
     assert after["process_resident_memory_bytes"] > 1e6
+
+
+async def test_a_final_that_was_decoded_early_counts_as_one() -> None:
+    """However it came about: a client got it."""
+    async with serving(ScriptedEngine()) as daemon, calling(daemon) as client:
+        await client.say(Start(partials=False))
+        for frame in frames(sentence(), FRAME):
+            await client.say(frame)
+        await client.say(Stop())
+        await client.hear_all()
+        finals = client.all(Final)
+        figures = parsed((await get(daemon, "/metrics"))[2])
+        assert figures["captiond_finals_total"] == len(finals) > 0
 
 
 async def test_refusals_are_counted_by_their_reason() -> None:

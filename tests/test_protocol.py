@@ -185,6 +185,7 @@ def test_every_field_of_start_has_a_default() -> None:
             "bad_message",
             "each a text of at most 16 characters",
         ),
+        ('{"type": "start", "cap_ms": 9}', "bad_message", "from 10000 to 30000, or null"),
         ('{"type": "start", "seed": -1}', "bad_message", "from 0 to 9223372036854775807"),
     ],
 )

@@ -11,6 +11,7 @@ def test_figures_add_up() -> None:
     totals = Totals()
     totals.final(DecodeFigures(rounds=2, proposed=10, accepted=6, reused=4, ms=1.0))
     totals.final(DecodeFigures(rounds=2, proposed=10, accepted=2, reused=0, ms=1.0))
+    assert totals.finals == 2
     assert (totals.rounds, totals.proposed, totals.accepted, totals.reused) == (4, 20, 8, 4)
     assert totals.alpha == 0.4
     assert totals.tau == 3.0
