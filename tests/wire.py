@@ -107,7 +107,9 @@ class Client:
             await self.socket.send(raw)
 
     async def hear(self) -> ServerMessage:
-        text = await asyncio.wait_for(self.socket.recv(decode=True), PATIENCE)
+        # Not wait_for: in Python 3.11 it drops a cancellation that comes together with the result.
+        async with asyncio.timeout(PATIENCE):
+            text = await self.socket.recv(decode=True)
         self.heard.append(decode_server(text))
         return self.heard[-1]
 
