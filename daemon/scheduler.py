@@ -96,6 +96,8 @@ class Scheduler:
         self._changed = threading.Condition()
         self._backlog = Backlog()
         self._running: dict[Request, Work] = {}
+        # Results that the event loop has not taken yet, with the milliseconds that they took.
+        self._finished: dict[Request, tuple[Work, Result, float]] = {}
         self._cancelled: list[Request] = []  # running work whose slot is to be freed
         self._stopping = False
         self._courtesy = Courtesy()
@@ -118,10 +120,15 @@ class Scheduler:
             self._changed.notify()
 
     def _promote(self, final: Work) -> bool:
-        """Let the early final that is running be `final`. False where there is none."""
+        """Let the early final that is running, or not yet delivered, be `final`. False without one."""
         for request, work in self._running.items():
             if work.serves(final):
                 self._running[request] = replace(final, request=request)
+                self._backlog.overtake(final)
+                return True
+        for request, (work, result, _) in self._finished.items():
+            if work.serves(final) and not isinstance(result, Failure):
+                self._finished[request] = replace(final, request=request), result, 0.0
                 self._backlog.overtake(final)
                 return True
         return False
@@ -248,4 +255,10 @@ class Scheduler:
                 else:
                     self._partials += 1
                 milliseconds = (now - work.submitted) * 1000
-                self._loop.call_soon_threadsafe(work.done, result, milliseconds)
+                self._finished[work.request] = work, result, milliseconds
+                self._loop.call_soon_threadsafe(self._deliver, work.request)
+
+    def _deliver(self, request: Request) -> None:
+        with self._changed:
+            work, result, milliseconds = self._finished.pop(request)
+        work.done(result, milliseconds)
