@@ -44,8 +44,8 @@ def plain(*messages: Any) -> list[Any]:
 def random_finals(seed: int, count: int = 60) -> list[Any]:
     """Finals of all lengths in several scripts, in order of time; some have no words."""
     choose = random.Random(seed)
-    finals, at = [], 0.0
-    for number in range(count):
+    finals, at = [final("\u00ad", end=2.0)], 2.0  # a word without any width
+    for number in range(1, count):
         words = "".join(
             choose.choice(choose.choice(ALPHABETS)) for _ in range(choose.randrange(400))
         )
