@@ -61,13 +61,15 @@ def cues(start: int, end: int, text: str) -> list[Cue]:
     beyond `end`. Text without a word gives no cue.
     """
     portions = _portions(text)
-    weights = [sum(map(columns, lines)) for lines in portions]
+    weights = [
+        sum(map(columns, lines)) or 1 for lines in portions
+    ]  # nothing but marks has no width
     end = max(end, start + len(portions))
     result: list[Cue] = []
     begin, spoken = start, 0
     for index, (lines, weight) in enumerate(zip(portions, weights, strict=True)):
         spoken += weight
-        shared = start + (end - start) * spoken // max(sum(weights), 1)
+        shared = start + (end - start) * spoken // sum(weights)
         latest = end - (len(portions) - index - 1)  # leaves the cues to come their millisecond
         stop = min(max(shared, begin + 1), latest)
         result.append(Cue(begin, stop, lines))

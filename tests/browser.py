@@ -149,7 +149,7 @@ def page_gate(refuse: Gate | None = None) -> Gate:
         if request.headers.get("Upgrade") == "websocket":
             return refusal
         path = urlsplit(request.path).path
-        if path == "/healthz":
+        if path == "/readyz":
             return connection.respond(HTTPStatus.OK, "{}\n")
         file = FILES.answer(path, request)
         return file or refusal or connection.respond(HTTPStatus.UPGRADE_REQUIRED, "a websocket\n")

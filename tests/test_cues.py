@@ -4,7 +4,7 @@ import itertools
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streaming.cues import LINE_COLUMNS, Subtitles, columns, cues, printable
@@ -37,6 +37,7 @@ def test_columns(text: str, width: int) -> None:
 
 
 @given(st.integers(0, 10**8), st.integers(-5, 12) | st.integers(0, 60_000), TEXTS)
+@example(0, 2, "\u00ad")  # a word without any width
 def test_cues_follow_each_other_and_keep_every_letter(start: int, length: int, text: str) -> None:
     """Whatever the text and the time: no overlap, no gap, no empty cue, no line too long."""
     made = cues(start, start + length, text)

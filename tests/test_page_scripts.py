@@ -10,7 +10,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page
 
 from clients.subtitles import FORMATS
-from streaming.protocol import encode
+from streaming.protocol import Speech, encode
 from tests.browser import needs_chromium, scripted
 from tests.standin import final, partial
 
@@ -44,8 +44,8 @@ def plain(*messages: Any) -> list[Any]:
 def random_finals(seed: int, count: int = 60) -> list[Any]:
     """Finals of all lengths in several scripts, in order of time; some have no words."""
     choose = random.Random(seed)
-    finals, at = [], 0.0
-    for number in range(count):
+    finals, at = [final("\u00ad", end=2.0)], 2.0  # a word without any width
+    for number in range(1, count):
         words = "".join(
             choose.choice(choose.choice(ALPHABETS)) for _ in range(choose.randrange(400))
         )
@@ -128,6 +128,14 @@ async def test_a_new_session_goes_on_in_time_and_hears_again(page: Page) -> None
     assert [(line["start"], line["end"]) for line in said["lines"]] == [(0.0, 1.0), (1.5, 3.0)]
 
 
+async def test_a_resumed_session_may_repeat_what_it_said(page: Page) -> None:
+    """The beginnings of utterances come again: those with words, or with their final, stay as they are."""
+    begun = [Speech(event="start", utterance=number, at=float(number)) for number in (0, 1)]
+    said = [*begun, final("One.", utterance=0), partial("two", utterance=1), *begun]
+    seen = (await run(page, CAPTIONS, plain(*said)))["seen"]
+    assert seen[-3:] == [[["", "two"]]] * 3
+
+
 TAPE = """
     const { Tape } = await import("/static/tape.js");
     const tape = new Tape(16000, argument.capacity);
@@ -174,12 +182,18 @@ COURSE = """
     const { Tape } = await import("/static/tape.js");
     const tape = new Tape(1000, argument.capacity);
     const course = new Course(tape, { language: "en", temperature: 0 });
+    const ready = { session: "s", key: argument.key ?? null };
     const seen = [course.hello()];
     for (const [verb, value] of argument.steps) {
         if (verb === "append") tape.append(new Int16Array(value));
         if (verb === "send") course.cursor += value;
         if (verb === "final") course.heard({ type: "final", end: value });
-        if (verb === "begin") seen.push([course.begin(), course.cursor, course.offset]);
+        if (verb === "drop") course.drop();
+        if (verb === "hello") seen.push(course.hello());
+        if (verb === "begin") {
+            const { resumed, lost } = course.begin({ ...ready, heard: value });
+            seen.push([resumed, lost, course.cursor, course.offset]);
+        }
     }
     return seen;
 """
@@ -189,30 +203,54 @@ async def test_a_new_session_begins_after_the_last_final(page: Page) -> None:
     """Sent or not, what has no final is heard again, and nothing else is."""
     steps = [
         ["append", 4000],
-        ["begin", None],
+        ["begin", 0],
         ["send", 4000],
         ["final", 1.5],
-        ["begin", None],
+        ["begin", 0],
         ["send", 2500],
         ["final", 0.25],
-        ["begin", None],
+        ["begin", 0],
     ]
     hello, *begun = await run(page, COURSE, {"capacity": 100_000, "steps": steps})
     assert hello == {
         "type": "start",
         "encoding": "s16le",
         "rate": 1000,
+        "resumable": True,
         "language": "en",
         "temperature": 0,
     }
-    assert begun == [[0, 0, 0], [0, 1500, 1.5], [0, 1750, 1.75]]
+    assert begun == [[False, 0, 0, 0], [False, 0, 1500, 1.5], [False, 0, 1750, 1.75]]
+
+
+async def test_a_session_that_is_there_is_resumed_where_it_stopped_hearing(page: Page) -> None:
+    """By its name and key, with what came and what can still be sent; its times stay as they are."""
+    steps = [
+        *(["append", 1000] for _ in range(4)),
+        ["begin", 0],
+        ["send", 4000],
+        ["final", 1.5],
+        ["hello", None],
+        ["begin", 5000],
+        ["final", 2.0],
+        ["drop", None],
+        ["hello", None],
+        ["begin", 0],
+    ]
+    first, new, resume, resumed, again, anew = await run(
+        page, COURSE, {"capacity": 100_000, "steps": steps, "key": "secret"}
+    )
+    assert (first["type"], new) == ("start", [False, 0, 0, 0])
+    assert resume == {"type": "resume", "session": "s", "key": "secret", "finals": 1, "heard": 2000}
+    assert resumed == [True, 0, 2500, 0]
+    assert (again["type"], anew) == ("start", [False, 0, 2000, 2.0])
 
 
 async def test_what_no_session_will_hear_is_said(page: Page) -> None:
     """Sound that ran off the tape before it was sent is lost; what was sent before is not counted."""
-    steps = [["begin", None], ["append", 2000], ["send", 2000], ["append", 3000], ["append", 3000]]
-    _, _, again = await run(page, COURSE, {"capacity": 3000, "steps": [*steps, ["begin", None]]})
-    assert again == [3, 5000, 5]
+    steps = [["begin", 0], ["append", 2000], ["send", 2000], ["append", 3000], ["append", 3000]]
+    *_, again = await run(page, COURSE, {"capacity": 3000, "steps": [*steps, ["begin", 0]]})
+    assert again == [False, 3, 5000, 5]
 
 
 OPTIONS = """

@@ -5,11 +5,12 @@ from http import HTTPStatus
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from playwright.async_api import Browser, expect
 from websockets.asyncio.server import ServerConnection
 from websockets.http11 import Request, Response
 
-from streaming.protocol import Error, Lag, Stop
+from streaming.protocol import Error, Lag, Resume, Start, Stop
 from tests.browser import (
     BROKEN,
     lines,
@@ -23,8 +24,8 @@ from tests.browser import (
     visiting,
 )
 from tests.fakes import ScriptedEngine
-from tests.standin import Peer, closed, final, partial, standin
-from tests.wire import serving
+from tests.standin import Peer, closed, final, partial, ready, standin
+from tests.wire import serving, until
 
 pytestmark = [needs_chromium, pytest.mark.asyncio(loop_scope="session")]
 
@@ -64,6 +65,82 @@ async def test_a_lost_connection_loses_no_word_and_doubles_none(
         first, second = server.peers
     whole = first.audio
     assert second.audio == whole[round(1.5 * 16_000) * 2 :]
+
+
+async def test_a_session_outlives_its_connection(browser: Browser, tmp_path: Path) -> None:
+    """Cut three times, it is resumed three times; the captions are those of an unbroken connection."""
+    sound = sound_file(tmp_path / "talk.wav", 20)
+    engine = ScriptedEngine()
+    async with (
+        serving(engine, resume_seconds=60.0) as daemon,
+        visiting(browser, f"http://127.0.0.1:{daemon.port}/", expected=BROKEN) as page,
+    ):
+        status, totals = page.get_by_role("status"), daemon._metrics.totals
+        await page.set_input_files("#file", sound)
+        await expect(status).to_have_text("Ready")
+        unbroken = await page.locator("#log").inner_text()
+        await page.get_by_role("button", name="Clear").click()
+        await page.get_by_role("button", name="Drop them").click()
+        engine.hold()
+        await page.set_input_files("#file", sound)
+        await until(engine.entered.is_set)
+        for count in (1, 2, 3):
+            await until(lambda: bool(daemon._admitted))
+            (connection,) = daemon._admitted
+            connection.transport.abort()
+            await until(lambda: totals.resumed == count)  # noqa: B023 - used at once
+        engine.release()
+        await expect(status).to_have_text("Ready")
+        assert await page.locator("#log").inner_text() == unbroken
+        assert unbroken
+
+
+async def test_a_session_that_is_gone_is_followed_by_a_new_one(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """On the same connection; the new session hears what had no final."""
+    number = 0
+
+    async def script(peer: Peer) -> None:
+        nonlocal number
+        number += 1
+        if number == 1:
+            await peer.until(Start)
+            await peer.send(replace(ready(), key="secret"))
+            await peer.until(Stop)
+            await peer.send(final("One.", end=1.5))
+            peer.websocket.transport.abort()
+            return
+        await peer.until(Resume)
+        await peer.send(Error(code="bad_resume", message="no such session", fatal=False))
+        await peer.open()
+        await peer.until(Stop)
+        await peer.send(final("Two.", end=1.0), closed())
+
+    async with scripted(browser, script, expected=BROKEN) as (server, page):
+        await page.set_input_files("#file", sound_file(tmp_path / "talk.wav", 4, silence=0))
+        await expect(page.get_by_role("status")).to_have_text("Ready")
+        await expect(lines(page)).to_have_text(["One.", "Two."])
+        first, second = server.peers
+    assert second.audio == first.audio[round(1.5 * 16_000) * 2 :]
+    assert second.websocket.request is not None
+    assert second.websocket.request.path == "/v1?resume=s1"
+
+
+async def test_a_token_stands_in_the_address(browser: Browser, tmp_path: Path) -> None:
+    """Behind #, which no server sees. Without it the page says what is missing."""
+    tokens = tmp_path / "tokens"
+    tokens.write_text("desk a-token-of-some-length\n")
+    sound = sound_file(tmp_path / "talk.wav", 4)
+    async with serving(ScriptedEngine(), tokens_file=str(tokens)) as daemon:
+        url = f"http://127.0.0.1:{daemon.port}/"
+        for wrong in ("", "#token=another-of-some-length", "#token=no token"):
+            async with visiting(browser, url + wrong, expected=BROKEN) as page:
+                await page.set_input_files("#file", sound)
+                await expect(page.get_by_role("alert")).to_contain_text("The service wants a token")
+        async with visiting(browser, f"{url}#token=a-token-of-some-length") as page:
+            await page.set_input_files("#file", sound)
+            await expect(lines(page)).not_to_have_count(0)
 
 
 async def test_a_daemon_that_fails_again_and_again_is_given_up(

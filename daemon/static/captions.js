@@ -25,6 +25,7 @@ export class Captions {
   /** @type {Map<number, Spoken>} by utterance, in order */
   #spoken = new Map();
   #session = 0; // seconds: where the running session's time begins
+  #next = 0; // the first utterance of the session without a final
 
   constructor() {
     /** @type {Line[]} final, in order; those without a word are left out */
@@ -40,6 +41,7 @@ export class Captions {
   begin(offset) {
     this.#session = offset;
     this.#spoken.clear(); // the new session hears it again
+    this.#next = 0;
   }
 
   /** Nothing more will come. */
@@ -54,16 +56,22 @@ export class Captions {
   heard(message) {
     switch (message.type) {
       case "speech":
-        if (message.event === "start") this.#speak(message.utterance, message.at, "", 0);
+        if (message.event === "start") this.#begun(message);
         break;
       case "partial":
         this.#speak(message.utterance, message.start, message.text, message.stable);
         break;
       case "final":
         this.#spoken.delete(message.utterance);
+        this.#next = message.utterance + 1;
         return this.#settle(message);
     }
     return null;
+  }
+
+  /** @param {Message} message a `speech`, which may come again when a session is resumed */
+  #begun({ utterance, at }) {
+    if (utterance >= this.#next && !this.#spoken.has(utterance)) this.#speak(utterance, at, "", 0);
   }
 
   /** @param {number} utterance @param {number} start @param {string} text @param {number} stable */

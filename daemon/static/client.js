@@ -2,10 +2,11 @@
  * A client of the protocol captiond.v1 that outlives its connections.
  *
  * It plays a tape to the daemon, as fast as the daemon takes it, until the tape has ended and its
- * last final is here. Where each session begins is the course's to say.
+ * last final is here. How each connection goes on is the course's to say.
  */
 
 import { Course } from "./course.js";
+import { authorised, protocols } from "./token.js";
 import {
   blocked,
   busy,
@@ -14,14 +15,15 @@ import {
   Problem,
   refused,
   restarting,
+  stranger,
   unreachable,
 } from "./problems.js";
 
 /** @import { Tape } from "./tape.js" */
 /** @import { Message, Wishes } from "./course.js" */
 
-const SUBPROTOCOL = "captiond.v1";
 const PATH = "v1"; // beside the page, so that a proxy may move both
+const BUSY = [429, 503]; // statuses of a service that may take a session later
 const FRAME = 16_384; // samples in a frame at most
 const UNDER_WAY = 1 << 20; // bytes handed to the browser and not sent yet: above it, sending rests
 const LOOK_AGAIN_MS = 50; // no event tells that bytes have left
@@ -34,6 +36,7 @@ const MOST_FAILURES = 5;
  * @property {(message: Message, offset: number) => void} heard a message, and what to add to its times
  * @property {(offset: number, lost: number) => void} begun a session: what to add to its times, and
  *   seconds of sound that nobody will hear
+ * @property {() => void} resumed the session, after an interruption
  * @property {(problem: Problem, seconds: number) => void} waiting until another attempt
  */
 
@@ -118,7 +121,8 @@ export class Client {
   async #connect() {
     const address = new URL(this.#address);
     address.protocol = address.protocol.replace("http", "ws");
-    const socket = new WebSocket(address, SUBPROTOCOL);
+    if (this.#course.session) address.searchParams.set("resume", this.#course.session);
+    const socket = new WebSocket(address, protocols());
     const began = performance.now();
     let opened = false;
     this.#socket = socket;
@@ -126,7 +130,7 @@ export class Client {
     this.#problem = null;
     socket.onopen = () => {
       opened = true;
-      socket.send(JSON.stringify(this.#course.hello()));
+      this.#greet();
     };
     socket.onmessage = ({ data }) => this.#receive(JSON.parse(data));
     const { code } = await new Promise((resolve) => (socket.onclose = resolve));
@@ -145,14 +149,22 @@ export class Client {
       case "ready":
         this.#ready = true;
         this.#frame = Math.min(FRAME, Math.floor(message.limits.frame_bytes / 2));
-        this.#begin();
+        this.#begin(message);
         break;
       case "final":
         this.#failures = 0;
         this.#course.heard(message);
         break;
       case "error":
-        if (message.fatal) this.#said = message.message;
+        if (message.fatal) {
+          this.#said = message.message;
+          this.#course.drop();
+        }
+        if (message.code === "bad_resume") {
+          this.#course.drop();
+          this.#greet(); // the same connection serves a new session
+          return;
+        }
         // No session comes of a start that is refused; one ended for its errors would be again.
         if (message.code.startsWith("bad_") && (message.fatal || !this.#ready)) {
           this.#problem = refused(message.message);
@@ -161,15 +173,22 @@ export class Client {
         break;
       case "closed":
         this.#finished = this.#stopped;
+        this.#course.drop();
         break;
     }
     this.#listener.heard(message, this.#course.offset);
     this.advance();
   }
 
-  #begin() {
-    const lost = this.#course.begin();
-    this.#listener.begun(this.#course.offset, lost);
+  #greet() {
+    this.#socket?.send(JSON.stringify(this.#course.hello()));
+  }
+
+  /** @param {Message} ready */
+  #begin(ready) {
+    const { resumed, lost } = this.#course.begin(ready);
+    if (resumed) this.#listener.resumed();
+    else this.#listener.begun(this.#course.offset, lost);
   }
 
   /** @param {number} seconds or until `abandon` */
@@ -191,12 +210,13 @@ export class Client {
 export async function obstacle(address = new URL(PATH, document.baseURI)) {
   let response, reason;
   try {
-    response = await fetch(address, { cache: "no-store" });
+    response = await fetch(address, { cache: "no-store", headers: authorised() });
     reason = (await response.text()).trim();
   } catch {
     return unreachable();
   }
   if (response.status === 426) return null; // it waits for the websocket
-  if (response.status === 503) return busy(reason);
+  if (BUSY.includes(response.status)) return busy(reason);
+  if (response.status === 401) throw stranger();
   throw refused(reason || `It answers with status ${response.status}.`);
 }

@@ -1,7 +1,9 @@
 /**
- * How one tape runs through as many sessions as it takes: where each begins, what is settled.
+ * How one tape runs through as many connections as it takes: where each begins, what is settled.
  *
- * No socket here. A session's own times begin at zero; `offset` turns them into times of the tape.
+ * No socket here. A session that outlives its connection is resumed; where it is gone, a new one
+ * hears again what has no final yet. A session's own times begin at zero; `offset` turns them into
+ * times of the tape.
  */
 
 /** @import { Tape } from "./tape.js" */
@@ -16,11 +18,16 @@
  * @typedef {{type: string, [field: string]: any}} Message
  */
 
+const SAMPLE_BYTES = 2;
+
 export class Course {
   #tape;
   #wishes;
   #base = 0; // where on the tape the session's own time begins
   #settled = 0; // up to here everything has its final
+  #finals = 0; // of this session
+  /** @type {{session: string, key: string} | null} what a resumption must bring */
+  #pass = null;
 
   /** @param {Tape} tape @param {Wishes} wishes */
   constructor(tape, wishes) {
@@ -35,25 +42,48 @@ export class Course {
     return this.#base / this.#tape.rate;
   }
 
+  /** The session that may be resumed; null where a new one has to begin. */
+  get session() {
+    return this.#pass && this.#pass.session;
+  }
+
   /** The first message of a connection. */
   hello() {
-    return { type: "start", encoding: "s16le", rate: this.#tape.rate, ...this.#wishes };
+    if (this.#pass) {
+      const heard = Math.max(0, this.#tape.start - this.#base) * SAMPLE_BYTES;
+      return { type: "resume", ...this.#pass, finals: this.#finals, heard };
+    }
+    const { rate } = this.#tape;
+    return { type: "start", encoding: "s16le", rate, resumable: true, ...this.#wishes };
+  }
+
+  /** The session is over, or is gone: the next one is new. */
+  drop() {
+    this.#pass = null;
   }
 
   /**
-   * A session has begun: choose where it goes on. It hears again what has no final yet, so that
-   * neither is a word lost nor written twice.
-   * @returns {number} seconds that nobody will hear: the tape was too short for the interruption
+   * The session is there: choose where to go on.
+   * @param {Message} ready the answer to `hello`
+   * @returns {{resumed: boolean, lost: number}} lost: seconds of sound that nobody will hear, for the
+   *   interruption was longer than the tape
    */
-  begin() {
+  begin(ready) {
+    if (this.#pass) {
+      this.cursor = this.#base + ready.heard / SAMPLE_BYTES;
+      return { resumed: true, lost: 0 };
+    }
     const lost = Math.max(0, this.#tape.start - Math.max(this.cursor, this.#settled));
     this.#base = this.cursor = Math.max(this.#settled, this.#tape.start);
-    return lost / this.#tape.rate;
+    this.#finals = 0;
+    this.#pass = ready.key && { session: ready.session, key: ready.key };
+    return { resumed: false, lost: lost / this.#tape.rate };
   }
 
   /** @param {Message} message of the running session */
   heard(message) {
     if (message.type !== "final") return;
+    this.#finals += 1;
     this.#settled = this.#base + Math.round(message.end * this.#tape.rate);
     this.#tape.forget(this.#settled);
   }

@@ -1,6 +1,6 @@
 /**
  * Lines as files: plain text, SRT and WebVTT. Cues follow the rules of `captiond file`
- * (clients/subtitles.py). Pure: lines in, text out.
+ * (streaming/cues.py). Pure: lines in, text out.
  */
 
 /** @import { Line } from "./captions.js" */
@@ -67,8 +67,8 @@ function blocks(lines, point, escape) {
  */
 export function cues(start, end, words) {
   const portions = cut(words);
-  const weights = portions.map((lines) => lines.reduce((sum, line) => sum + columns(line), 0));
-  const whole = Math.max(weights.reduce((sum, weight) => sum + weight, 0), 1);
+  const weights = portions.map((lines) => columns(lines.join("")) || 1); // marks alone have no width
+  const whole = weights.reduce((sum, weight) => sum + weight, 0);
   const last = Math.max(end, start + portions.length);
   let begin = start;
   let spoken = 0;
@@ -111,7 +111,7 @@ function cut(words) {
       lines.push(piece.word);
     }
     taken.push(piece);
-    const width = lines.reduce((sum, line) => sum + columns(line), 0);
+    const width = columns(lines.join(""));
     if (width * count >= whole || (lines.length === CUE_LINES && SENTENCE_END.test(piece.word))) {
       close();
     }

@@ -100,7 +100,7 @@ async function offerMicrophones(current) {
 
 /** Whether the service is ready; asked first, because its other answers look like faults in the console. */
 async function healthy() {
-  const answer = await fetch("healthz", { cache: "no-store" }).catch(() => null);
+  const answer = await fetch("readyz", { cache: "no-store" }).catch(() => null);
   return Boolean(answer?.ok);
 }
 

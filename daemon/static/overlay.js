@@ -66,6 +66,7 @@ async function caption(language) {
         say(null);
         show(null);
       },
+      resumed: () => say(null),
       heard,
       waiting: say,
     },

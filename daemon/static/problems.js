@@ -85,8 +85,9 @@ export function unreachable() {
 
 /** @param {string} reason the service's own words */
 export function busy(reason) {
+  const [cause] = reason.split(": try again"); // that is done for the user
   return new Problem(
-    `The service takes no session just now: ${reason}.`,
+    `The service takes no session just now: ${cause}.`,
     "It is asked again by itself; what you say in the meantime is kept.",
   );
 }
@@ -94,6 +95,14 @@ export function busy(reason) {
 /** @param {string} reason the service's own words */
 export function refused(reason) {
   return new Problem("The service refuses this session.", reason);
+}
+
+/** A service that wants a token, and got none that it knows. */
+export function stranger() {
+  return new Problem(
+    "The service wants a token, and knows none of this page's.",
+    "Add #token= and your token to the address of this page, and load it anew.",
+  );
 }
 
 /** A service that answers, but no websocket comes about. */
@@ -108,14 +117,14 @@ export function blocked() {
 export function interrupted() {
   return new Problem(
     "The connection broke off.",
-    "What you say in the meantime is kept; a new session goes on after the last caption.",
+    "It is mended by itself; what you say in the meantime is kept and written down.",
   );
 }
 
 export function restarting() {
   return new Problem(
     "The service is stopping or starts anew.",
-    "What you say in the meantime is kept; a new session goes on after the last caption.",
+    "It is mended by itself; what you say in the meantime is kept and written down.",
   );
 }
 

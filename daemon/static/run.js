@@ -43,6 +43,7 @@ export class Run {
     this.#origin = origin;
     this.#client = new Client(tape, wishes, {
       begun: (offset, unheard) => this.#begun(offset, unheard),
+      resumed: () => this.#resumed(),
       heard: (message, offset) => this.#heard(message, offset),
       waiting: (problem) => this.#wait(problem),
     });
@@ -90,9 +91,13 @@ export class Run {
 
   /** @param {number} offset @param {number} unheard seconds of both */
   #begun(offset, unheard) {
-    if (unheard) this.#view.notice(lost(unheard));
-    else if (this.#state === "waiting") this.#view.notice(null);
     this.#captions.begin(this.#origin + offset);
+    this.#resumed();
+    if (unheard) this.#view.notice(lost(unheard));
+  }
+
+  #resumed() {
+    if (this.#state === "waiting") this.#view.notice(null);
     this.#state = "going";
     this.#lag = 0;
     this.#describe();
