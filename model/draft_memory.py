@@ -62,11 +62,7 @@ class DraftMemory:
         self._head: nn.Module = decoder.head
         if plan.vocabulary is not None:
             self._ids = torch.tensor(plan.vocabulary, device=decoder.positions.device)
-            cut = nn.Linear(config.d_model, len(self._ids), bias=False)
-            cut.weight = nn.Parameter(
-                decoder.embedding.weight[self._ids].clone(), requires_grad=False
-            )
-            self._head = nn.Sequential(cut)
+            self._head = cut_head(whisper, self._ids)
             self._bias = bias[self._ids]
             if packed:
                 _hasten(self._head)
@@ -115,6 +111,14 @@ def _hasten(module: nn.Module) -> None:
         pack(module, rows=FEW_ROWS)
     else:
         quantise(module)
+
+
+def cut_head(whisper: Whisper, ids: Tensor) -> nn.Sequential:
+    """The target's output head over the tokens `ids` alone; in a container, so that it can be packed."""
+    weight = whisper.decoder.embedding.weight
+    cut = nn.Linear(weight.shape[1], len(ids), bias=False, device="meta")
+    cut.weight = nn.Parameter(weight[ids].clone(), requires_grad=False)
+    return nn.Sequential(cut)
 
 
 def settled(network: N, whisper: Whisper, *, packed: bool) -> N:

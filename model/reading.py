@@ -6,7 +6,6 @@ text is verified and re-aligned like a previous hypothesis; nothing it says can 
 This file knows no requests and no acceptance.
 """
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import WhisperConfig
 
+from model.draft_memory import cut_head, settled
 from model.kernels import MANY_ROWS, pack
 from model.whisper import EncoderLayer, Whisper
 
@@ -86,14 +86,9 @@ class SlotReader:
     """A reader in service: its network, and the target's head cut to what it can read."""
 
     def __init__(self, network: Reader, whisper: Whisper, bias: Tensor, *, packed: bool) -> None:
-        embedding = whisper.decoder.embedding.weight
-        # A copy: packing would leave the caller's network without weights to save.
-        own = copy.deepcopy(network).to(embedding.device, embedding.dtype)
-        self._network = own.eval().requires_grad_(requires_grad=False)
-        ids = torch.tensor(network.architecture.vocabulary, device=embedding.device)
-        cut = nn.Linear(embedding.shape[1], len(ids), bias=False, device="meta")
-        cut.weight = nn.Parameter(embedding[ids].clone(), requires_grad=False)
-        self._head = nn.Sequential(cut)
+        self._network = settled(network, whisper, packed=False)
+        ids = torch.tensor(network.architecture.vocabulary, device=bias.device)
+        self._head = cut_head(whisper, ids)
         self._names = functional.pad(ids, (1, 0), value=NOTHING)
         self._bias = functional.pad(bias[ids], (1, 0))
         if packed:

@@ -1,7 +1,7 @@
 """Trained drafters on disk: one safetensors file whose metadata say all that is needed to read it.
 
-A drafter belongs to one target, which its fingerprint names; another one's is refused. Weights lie
-in float16. What the network computes is `model.drafter`'s.
+A drafter belongs to one target, which its fingerprint names; another one's is refused. What the
+network computes is `model.drafter`'s, or `model.speech_draft`'s.
 """
 
 import json
