@@ -32,6 +32,7 @@ from model.bench_rivals import (
 from model.engine import Engine
 from model.load import Checkpoint, ModelError
 from model.quantised import Precision
+from model.requests import check_languages
 from model.start import check_int8
 from model.trained import load_drafter
 
@@ -89,12 +90,11 @@ class Field:
     _contenders: dict[str, Contender | Absent] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        known = self.checkpoint.tokens.languages or {"en": 0}
-        if self.plan.language not in known:
-            raise BenchError(
-                f"the model {self.checkpoint.name} does not know the language "
-                f"{self.plan.language}; it knows {', '.join(sorted(known))}"
-            )
+        checkpoint = self.checkpoint
+        try:
+            check_languages({self.plan.language}, checkpoint.tokens.codes, checkpoint.name)
+        except ValueError as error:
+            raise BenchError(str(error)) from None
 
     @cached_property
     def desk(self) -> Desk:

@@ -70,7 +70,7 @@ class Engine:
         self.name = checkpoint.name
         self.slots = slots
         self.tokens = checkpoint.tokens
-        self.languages = frozenset(checkpoint.tokens.languages) or frozenset({"en"})
+        self.languages = checkpoint.tokens.codes
         self.drafter = None if drafter is None else drafter.name
         self.runner = Runner(
             checkpoint,

@@ -116,13 +116,7 @@ def check(
     vocabulary: int,
 ) -> None:
     """Raises ValueError, in words for the client, for a request that `model` cannot serve."""
-    asked = {*as_tuple(request.language), *as_tuple(request.expected)}
-    unknown = sorted(asked - set(languages))
-    if unknown:
-        raise ValueError(
-            f"the model {model} does not know the language {', '.join(unknown)}; "
-            f"it knows {', '.join(sorted(languages))}"
-        )
+    check_languages({*as_tuple(request.language), *as_tuple(request.expected)}, languages, model)
     if request.task not in ("transcribe", "translate"):
         raise ValueError(f"task is transcribe or translate, not {request.task!r}")
     if request.task == "translate" and not multilingual:
@@ -143,6 +137,16 @@ def check(
         )
     if not np.isfinite(audio).all():
         raise ValueError("the utterance holds NaN or infinite samples")
+
+
+def check_languages(asked: Collection[str], known: Collection[str], model: str) -> None:
+    """Raises ValueError, in words for people, for languages that `model` does not know."""
+    unknown = sorted(set(asked) - set(known))
+    if unknown:
+        raise ValueError(
+            f"the model {model} does not know the language {', '.join(unknown)}; "
+            f"it knows {', '.join(sorted(known))}"
+        )
 
 
 def as_tuple(language: str | Sequence[str] | None) -> tuple[str, ...]:

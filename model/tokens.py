@@ -86,6 +86,11 @@ class TokenTable:
             ),
         )
 
+    @property
+    def codes(self) -> frozenset[str]:
+        """The languages that the checkpoint knows: English alone where it has no tokens for them."""
+        return frozenset(self.languages) or frozenset({"en"})
+
     def encode(self, text: str) -> list[int]:
         """Ids of plain text; what looks like a special token in it is spelled out, not obeyed."""
         pieces = text.replace("<|", "< |")

@@ -17,7 +17,7 @@ from model.drafter import spoken_states
 from model.load import Checkpoint, ModelError
 from model.mel import LogMel
 from model.phases import Choose, Phases
-from model.requests import Request
+from model.requests import Request, check_languages
 from model.rows import Row
 from model.slots import Slots
 from model.whisper import Whisper
@@ -72,12 +72,10 @@ class _Recorder:
 
 def check_language(checkpoint: Checkpoint, language: str) -> None:
     """Raises ModelError for a language that the target does not know."""
-    known = sorted(checkpoint.tokens.languages) or ["en"]
-    if language not in known:
-        raise ModelError(
-            f"the model {checkpoint.name} does not know the language {language}; it knows "
-            f"{', '.join(known)}"
-        )
+    try:
+        check_languages({language}, checkpoint.tokens.codes, checkpoint.name)
+    except ValueError as error:
+        raise ModelError(str(error)) from None
 
 
 class Teacher:
