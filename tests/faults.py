@@ -293,6 +293,9 @@ async def inflict(stage: Stage, fault: str, wanted: list[str]) -> dict[str, Any]
 async def stopped_in_mid_word(stage: Stage, sessions: int = NEIGHBOURS) -> dict[str, Any]:
     """SIGTERM while everybody speaks: every utterance that was begun has its final, then 1001."""
     delivered = promised = 0
+    begun = stage.audio[: len(stage.audio) * 2 // 3]
+    totals = stage.daemon.health.totals
+    wanted = totals.audio_samples + sessions * (len(begun) // 2)
     async with (
         stage.client() as one,
         stage.client() as two,
@@ -300,11 +303,8 @@ async def stopped_in_mid_word(stage: Stage, sessions: int = NEIGHBOURS) -> dict[
     ):
         clients = [one, two, three][:sessions]
         for client in clients:
-            await client.say(START, stage.audio[: len(stage.audio) * 2 // 3])
-            await client.hear_until(Ready)
-        await until(
-            lambda: stage.daemon.health.facts.waiting + stage.daemon.health.facts.running > 0
-        )
+            await client.say(START, begun)
+        await until(lambda: totals.audio_samples == wanted)
         stage.daemon.stop()
         for client in clients:
             assert (await client.hang_up())[0] == 1001

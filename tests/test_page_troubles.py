@@ -77,6 +77,7 @@ async def test_a_session_outlives_its_connection(browser: Browser, tmp_path: Pat
     ):
         status, totals = page.get_by_role("status"), daemon._metrics.totals
         await page.set_input_files("#file", sound)
+        await until(lambda: totals.ended.total() == 1)  # it says Ready before it begins, too
         await expect(status).to_have_text("Ready")
         unbroken = await page.locator("#log").inner_text()
         await page.get_by_role("button", name="Clear").click()
