@@ -39,6 +39,7 @@ FIXED = frozenset(
         "threads",
         "slots",
         "drafter",
+        "reader",
         "precision",
         "max_frame_bytes",
         "tls_certificate",
@@ -64,6 +65,12 @@ class Config(Struct, frozen=True, kw_only=True):
         Text,
         Meta(
             description="file of a trained drafter, none, or auto: the model's bundled one, if any"
+        ),
+    ] = "auto"
+    reader: Annotated[
+        Text,
+        Meta(
+            description="file of a trained reader, none, or auto: the model's bundled one, if any"
         ),
     ] = "auto"
     device: Annotated[

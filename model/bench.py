@@ -51,9 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_engine_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", default="base", help="as `captiond serve` takes it")
-    parser.add_argument(
-        "--drafter", default="auto", help="as `captiond serve` takes it (default: auto)"
-    )
+    for flag in ("--drafter", "--reader"):
+        parser.add_argument(
+            flag, default="auto", help="as `captiond serve` takes it (default: auto)"
+        )
     parser.add_argument(
         "--engines",
         type=lambda text: tuple(text.split(",")),
@@ -190,7 +191,12 @@ def _measured(
     timing["precision"] = args.precision
     kind = "" if args.precision == "float32" else f", {args.precision}"
     with tempfile.TemporaryDirectory(prefix="captiond-bench-") as scratch:
-        plan = _plan(args, device, choose(args.drafter, checkpoint))
+        plan = _plan(
+            args,
+            device,
+            drafter=choose(args.drafter, checkpoint),
+            reader=choose(args.reader, checkpoint, reads=True),
+        )
         field = Field(checkpoint, clips, plan, Path(scratch), tell)
         for section in wanted:
             if section != "passes":
@@ -204,7 +210,9 @@ def _measured(
                 yield name, section, passes(made, **timing)
 
 
-def _plan(args: argparse.Namespace, device: str, drafter: Path | None) -> "Plan":
+def _plan(
+    args: argparse.Namespace, device: str, *, drafter: Path | None, reader: Path | None
+) -> "Plan":
     from model.bench_field import ENGINES, Plan  # noqa: PLC0415
     from model.proposers import chance_for  # noqa: PLC0415
 
@@ -219,6 +227,7 @@ def _plan(args: argparse.Namespace, device: str, drafter: Path | None) -> "Plan"
         chance=chance,
         block=args.block,
         drafter=drafter,
+        reader=reader,
         assistant=args.assistant,
         precision=args.precision,
     )

@@ -34,16 +34,20 @@ from model.load import Checkpoint, ModelError
 from model.quantised import Precision
 from model.requests import check_languages
 from model.start import check_int8
-from model.trained import load_drafter
+from model.trained import load_drafter, load_reader
 
 ENGINES = (
     "greedy",
     "oracle",
     "drafter",
+    "reader",
+    "both",
     "again",
     "int8",
     "int8-oracle",
     "int8-drafter",
+    "int8-reader",
+    "int8-both",
     "transformers",
     "assisted",
     "faster-whisper-float32",
@@ -51,7 +55,7 @@ ENGINES = (
 )
 
 
-OTHER_TARGET = ("int8", "int8-oracle", "int8-drafter")
+OTHER_TARGET = ("int8", "int8-oracle", "int8-drafter", "int8-reader", "int8-both")
 """Captiond's engines whose encoder is not the one that `Field.encoding` times."""
 
 
@@ -71,6 +75,7 @@ class Plan:
     chance: float
     block: int
     drafter: Path | None
+    reader: Path | None
     assistant: str | None
     precision: Precision = "float32"
 
@@ -131,22 +136,37 @@ class Field:
         self.tell("reading every clip once, for the truth")
         return truth_of(greedy(self.desk, self.plan.language), self.clips)
 
-    def drafted_desk(self, *, block: int, paced: bool, precision: Precision | None = None) -> Desk:
-        """An engine with the trained drafter; paced: it chooses its blocks as a daemon's does.
+    def drafted_desk(
+        self,
+        *,
+        block: int,
+        paced: bool,
+        networks: str = "drafter",
+        precision: Precision | None = None,
+    ) -> Desk:
+        """An engine with trained networks; paced: it chooses its blocks as a daemon's does.
 
-        precision: of its target; by default the plan's.
-        Raises Absent without one, model.load.ModelError where it cannot be read.
+        networks: "drafter", "reader" or "both". precision: of its target; by default the plan's.
+        Raises Absent where one is missing, model.load.ModelError where it cannot be read.
         """
-        if self.plan.drafter is None:
-            raise Absent("no trained drafter was given (--drafter)")
-        trained = load_drafter(self.plan.drafter, self.checkpoint)
+        plan, checkpoint = self.plan, self.checkpoint
+        drafter = reader = None
+        if networks != "reader":
+            if plan.drafter is None:
+                raise Absent("no trained drafter was given (--drafter)")
+            drafter = load_drafter(plan.drafter, checkpoint)
+        if networks != "drafter":
+            if plan.reader is None:
+                raise Absent("no trained reader was given (--reader)")
+            reader = load_reader(plan.reader, checkpoint)
         engine = Engine(
-            self.checkpoint,
-            device=self.plan.device,
-            slots=max(self.plan.batches),
-            drafter=trained,
+            checkpoint,
+            device=plan.device,
+            slots=max(plan.batches),
+            drafter=drafter,
+            reader=reader,
             block=block,
-            precision=precision or self.plan.precision,
+            precision=precision or plan.precision,
         )
         if paced:
             engine.warm_up()
@@ -179,9 +199,15 @@ class Field:
             compute = name.removeprefix("faster-whisper-")
             return FasterWhisper(name, self.ctranslate2, compute, language, plan.device)
 
-        def int8_drafter() -> Contender:
-            self._check_other_target()
-            desk = self.drafted_desk(block=plan.block, paced=True, precision="int8")
+        def trained() -> Contender:
+            networks = name.removeprefix("int8-")
+            precision: Precision | None = None
+            if networks != name:
+                self._check_other_target()
+                precision = "int8"
+            desk = self.drafted_desk(
+                block=plan.block, paced=True, networks=networks, precision=precision
+            )
             return Captiond(name, desk, language)
 
         def int8_oracle() -> Contender:
@@ -192,13 +218,15 @@ class Field:
         makers: dict[str, Callable[[], Contender]] = {
             "greedy": lambda: greedy(self.desk, language),
             "oracle": lambda: simulated(self.desk, language, self.truth, plan.chance, plan.block),
-            "drafter": lambda: Captiond(
-                name, self.drafted_desk(block=plan.block, paced=True), language
-            ),
+            "drafter": trained,
+            "reader": trained,
+            "both": trained,
             "again": lambda: again(self.desk, language, self.truth),
             "int8": lambda: greedy(self.int8_desk, language, name=name),
             "int8-oracle": int8_oracle,
-            "int8-drafter": int8_drafter,
+            "int8-drafter": trained,
+            "int8-reader": trained,
+            "int8-both": trained,
             "transformers": transformers,
             "assisted": lambda: transformers(assistant_for(checkpoint, plan.assistant)),
             "faster-whisper-float32": faster_whisper,
@@ -233,5 +261,6 @@ def about(run: Field) -> dict[str, Any]:
         "warm_ups": plan.warm_ups,
         "oracle": {"block": plan.block, "chance_of_each_token": round(plan.chance, 4)},
         "drafter": None if plan.drafter is None else plan.drafter.name,
+        "reader": None if plan.reader is None else plan.reader.name,
         "precision": plan.precision,
     }

@@ -23,11 +23,10 @@ from model.mel import SAMPLE_RATE, SAMPLES_PER_STATE
 from model.pace import Pace
 from model.proposers import Proposer, Reuse
 from model.quantised import Precision
-from model.reading import Reader
 from model.requests import Failure, Hypothesis, Request, TimedWord, as_tuple, check
 from model.rows import Proposal, Row
 from model.runner import BUCKETS, STAGED, Facts, Runner
-from model.trained import Trained
+from model.trained import Trained, TrainedReader
 
 BLOCK = 8  # most candidates in a round
 
@@ -50,7 +49,7 @@ class Engine:
     """
 
     drafter: str | None
-    """The network that proposes, as clients are told; None where decoding is plain greedy."""
+    """The networks that propose, as clients are told; None where decoding is plain greedy."""
 
     def __init__(
         self,
@@ -59,7 +58,7 @@ class Engine:
         device: str = "cpu",
         slots: int = 4,
         drafter: Trained | None = None,
-        reader: Reader | None = None,
+        reader: TrainedReader | None = None,
         proposer: Callable[[Request], Proposer | None] = reuse_previous,
         block: int = BLOCK,
         static: bool | None = None,
@@ -71,13 +70,13 @@ class Engine:
         self.slots = slots
         self.tokens = checkpoint.tokens
         self.languages = checkpoint.tokens.codes
-        self.drafter = None if drafter is None else drafter.name
+        self.drafter = " + ".join(one.name for one in (reader, drafter) if one) or None
         self.runner = Runner(
             checkpoint,
             device=torch.device(device),
             slots=slots,
             drafter=drafter,
-            reader=reader,
+            reader=None if reader is None else reader.network,
             block=block,
             static=device != "cpu" if static is None else static,
             precision=precision,

@@ -110,17 +110,22 @@ def collapse(names: Sequence[int]) -> list[int]:
     return [name for name, _ in groupby(names) if name != NOTHING]
 
 
-def from_encoder(whisper: Whisper, architecture: ReaderArchitecture) -> Reader:
-    """A fresh reader whose blocks begin as the encoder's last ones, each pair as its mean."""
+def from_encoder(
+    whisper: Whisper, architecture: ReaderArchitecture, blocks: Sequence[int]
+) -> Reader:
+    """A fresh reader whose blocks begin as those of the encoder's, each pair as its mean.
+
+    Its norm begins as the decoder's, which is what stands before the same head there.
+    """
     reader = Reader(whisper.config, architecture)
     width = whisper.config.d_model
     with torch.no_grad():
         reader.pair.weight.copy_(torch.eye(width).repeat(1, STRIDE) / STRIDE)
         reader.pair.bias.zero_()
-        last = whisper.encoder.layers[-architecture.layers :]
-        for layer, block in zip(reader.layers, last, strict=True):
+        reader.norm.load_state_dict(whisper.decoder.norm.state_dict())
+        for layer, block in zip(reader.layers, blocks, strict=True):
             assert isinstance(layer, ReaderLayer)
-            layer.block.load_state_dict(block.state_dict())
+            layer.block.load_state_dict(whisper.encoder.layers[block].state_dict())
             nn.init.normal_(layer.place.weight, std=0.02)
             assert layer.place.bias is not None
             nn.init.zeros_(layer.place.bias)

@@ -68,8 +68,6 @@ class Row:
     accepted: int = 0
     reused: int = 0
     _loop: int | None = None  # where the second copy of a loop begins
-    _misses: int = 0  # texts in a row of which nothing was accepted
-    _rest: int = 0  # rounds for which no text is proposed after those
 
     def __post_init__(self) -> None:
         self.temperature = self.request.temperature
@@ -114,11 +112,8 @@ class Row:
         One token less than the row may still emit: one place is the target's own (A.1).
         """
         limit = self.budget - len(self.tokens) - 1
-        if self.proposer is not None:
-            if self._rest:
-                self._rest -= 1
-            elif text := self.proposer.propose(min(most, limit)):
-                return Proposal(text)
+        if self.proposer is not None and (text := self.proposer.propose(min(most, limit))):
+            return Proposal(text)
         return Proposal(drafted=min(drafted, limit))
 
     def take(
@@ -135,10 +130,6 @@ class Row:
             self.proposer.emit(tokens)
         if proposal.text:
             self.reused += accepted
-            # One miss is a repaired word. A text that fits nowhere rests for 1, 3, 7 … rounds after
-            # the next ones: it must not slow the row down.
-            self._misses = 0 if accepted else self._misses + 1
-            self._rest = 2 ** max(self._misses - 1, 0) - 1
 
     def finished(self, eot: int) -> bool:
         """Whether nothing more is to be emitted, for good or ill."""

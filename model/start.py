@@ -10,7 +10,7 @@ from model.engine import Engine
 from model.load import ModelError, load
 from model.quantised import MIXED_IN, Precision, missing_instructions
 from model.runner import STAGED
-from model.trained import AUTO, choose, load_drafter
+from model.trained import AUTO, choose, load_drafter, load_reader
 from model.whisper import Cache
 
 logger = logging.getLogger(__name__)
@@ -23,13 +23,14 @@ def start(
     threads: int = 0,
     slots: int = 4,
     drafter: str = AUTO,
+    reader: str = AUTO,
     precision: Precision = "float32",
 ) -> Engine:
     """An engine for the model called `name`.
 
     device: "cpu", "cuda", or "auto" for CUDA where there is one. threads: of the CPU; 0 leaves
-    torch's choice. drafter: a file that `save_drafter` wrote, "none", or "auto" for the bundled one
-    if the model has one. precision: what the target computes in on the CPU; "int8" is another,
+    torch's choice. drafter, reader: files that `save_network` wrote, "none", or "auto" for the
+    bundled ones if the model has them. precision: what the target computes in on the CPU; "int8" is another,
     faster target, for CPUs that have what it takes. Raises ModelError, also when the device, its
     memory or its instructions are missing.
     """
@@ -44,8 +45,10 @@ def start(
     if precision == "int8":
         check_int8(device)
     checkpoint = load(name)
-    file = choose(drafter, checkpoint)
-    trained = None if file is None else load_drafter(file, checkpoint)
+    drafts = choose(drafter, checkpoint)
+    reads = choose(reader, checkpoint, reads=True)
+    trained = None if drafts is None else load_drafter(drafts, checkpoint)
+    taught = None if reads is None else load_reader(reads, checkpoint)
     dtype = torch.float32 if device == "cpu" else torch.float16
     caches = Cache.bytes_for(
         checkpoint.config,
@@ -65,7 +68,14 @@ def start(
     kind = precision if device == "cpu" else str(dtype).removeprefix("torch.")
     logger.info("%s, in %s on %s", sizes, kind, device)
     try:
-        return Engine(checkpoint, device=device, slots=slots, drafter=trained, precision=precision)
+        return Engine(
+            checkpoint,
+            device=device,
+            slots=slots,
+            drafter=trained,
+            reader=taught,
+            precision=precision,
+        )
     except torch.OutOfMemoryError as error:
         raise ModelError(
             f"the model {name} with {slots} slots does not fit the device's memory: take fewer "

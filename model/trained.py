@@ -1,7 +1,8 @@
-"""Trained drafters on disk: one safetensors file whose metadata say all that is needed to read it.
+"""Trained networks on disk: one safetensors file whose metadata say all that is needed to read it.
 
-A drafter belongs to one target, which its fingerprint names; another one's is refused. What the
-network computes is `model.drafter`'s, or `model.speech_draft`'s.
+Drafters, which propose in every round, and readers, which propose a whole text at the start. Each
+belongs to one target, which its fingerprint names; another one's is refused. What the networks
+compute is for `model.drafter`, `model.speech_draft` and `model.reading` to say.
 """
 
 import json
@@ -18,13 +19,14 @@ from torch import Tensor
 
 from model.drafter import Architecture, ParallelDrafter, SlotDrafter
 from model.load import Checkpoint, ModelError
+from model.reading import Reader, ReaderArchitecture
 from model.speech_draft import SlotSpeechDraft, SpeechArchitecture, SpeechDraft
 from model.whisper import Whisper
 
-Network = ParallelDrafter | SpeechDraft
+Network = ParallelDrafter | SpeechDraft | Reader
 SlotSide = SlotDrafter | SlotSpeechDraft
 
-AUTO, NONE = "auto", "none"  # what a drafter may be called besides the name of a file
+AUTO, NONE = "auto", "none"  # what a network may be called besides the name of a file
 BUNDLED = Path(__file__).with_name("drafters")
 
 _LEVELS = 127  # of int8, to either side
@@ -39,7 +41,7 @@ class Trained:
     """
 
     name: str
-    network: Network
+    network: ParallelDrafter | SpeechDraft
     acceptance: tuple[float, ...]
 
     def over_slots(self, whisper: Whisper, bias: Tensor, slots: int, *, packed: bool) -> SlotSide:
@@ -53,18 +55,28 @@ class Trained:
                 assert_never(self.network)
 
 
+@dataclass(frozen=True, slots=True)
+class TrainedReader:
+    """A reader as it comes from a file."""
+
+    name: str
+    network: Reader
+
+
 def kind(network: Network) -> str:
-    """What files call such a drafter."""
+    """What files call such a network."""
     match network:
         case ParallelDrafter():
             return "parallel"
         case SpeechDraft():
             return "speech"
+        case Reader():
+            return "reader"
         case _:
             assert_never(network)
 
 
-def save_drafter(
+def save_network(
     path: Path,
     network: Network,
     *,
@@ -74,8 +86,8 @@ def save_drafter(
 ) -> None:
     """Write a safetensors file whose metadata say all that is needed to read it.
 
-    target: the fingerprint of the checkpoint that it drafts for. notes: data, licences, command.
-    Matrices are stored in int8 with a scale for each row, which halves the file and costs nothing
+    target: the fingerprint of the checkpoint that it serves. acceptance: measured share of accepted
+    candidates at each position, given those before. notes: data, licences, command. Matrices are stored in int8 with a scale for each row, which halves the file and costs nothing
     that a drafter's acceptance shows; all else in float16. Raises ValueError for weights that
     float16 cannot hold.
     """
@@ -93,7 +105,7 @@ def save_drafter(
 
 
 def read_facts(path: Path) -> dict[str, str]:
-    """A drafter's metadata, of whatever target. Raises ModelError for what is no drafter's file."""
+    """A network's metadata, of whatever target. Raises ModelError for what is no such file."""
     try:
         with safe_open(path, framework="pt") as file:
             # The first files tell no kind: there was but one.
@@ -105,10 +117,10 @@ def read_facts(path: Path) -> dict[str, str]:
     return facts
 
 
-def load_drafter(path: Path, checkpoint: Checkpoint) -> Trained:
-    """Read a drafter for `checkpoint`, in float32.
+def load_network(path: Path, checkpoint: Checkpoint) -> tuple[Network, tuple[float, ...]]:
+    """Read a network for `checkpoint`, in float32, and its acceptance at each position.
 
-    Raises ModelError, also for another target's drafter.
+    Raises ModelError, also for another target's.
     """
     facts = read_facts(path)
     if facts["target"] != checkpoint.fingerprint:
@@ -124,25 +136,45 @@ def load_drafter(path: Path, checkpoint: Checkpoint) -> Trained:
         network.load_state_dict(_restored(load_file(path)))
     except (KeyError, TypeError, ValueError, RuntimeError, OSError, SafetensorError) as error:
         raise ModelError(f"the drafter {path} is not what it says: {error}") from None
+    return network, acceptance
+
+
+def load_drafter(path: Path, checkpoint: Checkpoint) -> Trained:
+    """Read a drafter as `load_network` does. Raises ModelError for a reader, too."""
+    network, acceptance = load_network(path, checkpoint)
+    if isinstance(network, Reader):
+        raise ModelError(f"{path} is a reader, not a drafter: name it as the reader")
     return Trained(path.stem, network, acceptance)
 
 
-def bundled(checkpoint: Checkpoint) -> Path | None:
-    """The drafter that is installed along for this very target, if there is one.
+def load_reader(path: Path, checkpoint: Checkpoint) -> TrainedReader:
+    """Read a reader as `load_network` does. Raises ModelError for a drafter, too."""
+    network, _ = load_network(path, checkpoint)
+    if not isinstance(network, Reader):
+        raise ModelError(f"{path} is a drafter, not a reader: name it as the drafter")
+    return TrainedReader(path.stem, network)
+
+
+def bundled(checkpoint: Checkpoint, *, reads: bool = False) -> Path | None:
+    """The drafter, or what reads, that is installed along for this very target, if there is one.
 
     Told by the fingerprint: another name for the same weights finds it, other weights of the same
     name do not. Raises ModelError for a damaged file.
     """
     for path in sorted(BUNDLED.glob("*.safetensors")):
-        if read_facts(path)["target"] == checkpoint.fingerprint:
+        facts = read_facts(path)
+        if facts["target"] == checkpoint.fingerprint and reads == (facts["kind"] == "reader"):
             return path
     return None
 
 
-def choose(name: str, checkpoint: Checkpoint) -> Path | None:
-    """The file of the drafter called `name`: "auto" is the bundled one, if any; "none" is none."""
+def choose(name: str, checkpoint: Checkpoint, *, reads: bool = False) -> Path | None:
+    """The file of the drafter, or of the reader, called `name`.
+
+    "auto" is the bundled one, if any; "none" is none.
+    """
     if name == AUTO:
-        return bundled(checkpoint)
+        return bundled(checkpoint, reads=reads)
     return None if name == NONE else Path(name).expanduser()
 
 
@@ -168,17 +200,20 @@ def _restored(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _check(
-    architecture: Architecture | SpeechArchitecture,
+    architecture: Architecture | SpeechArchitecture | ReaderArchitecture,
     acceptance: tuple[float, ...],
     checkpoint: Checkpoint,
 ) -> None:
     """Raises ValueError for facts that contradict each other or the target."""
-    if architecture.block < 1 or len(acceptance) != architecture.block:
-        raise ValueError(f"{len(acceptance)} shares for a block of {architecture.block}")
+    taps: tuple[int, ...] = (0,)
+    if not isinstance(architecture, ReaderArchitecture):
+        taps = architecture.taps
+        if architecture.block < 1 or len(acceptance) != architecture.block:
+            raise ValueError(f"{len(acceptance)} shares for a block of {architecture.block}")
     blocks, vocabulary = checkpoint.config.decoder_layers, checkpoint.config.vocab_size
     ids = architecture.vocabulary
     for name, numbers, most in (
-        ("taps", architecture.taps, blocks),
+        ("taps", taps, blocks),
         ("vocabulary", (0,) if ids is None else ids, vocabulary),
     ):
         ascending = bool(numbers) and list(numbers) == sorted(set(numbers))
@@ -186,8 +221,12 @@ def _check(
             raise ValueError(f"{name} must be ascending numbers below {most}")
 
 
-def _architecture(facts: Mapping[str, str]) -> Architecture | SpeechArchitecture:
+def _architecture(
+    facts: Mapping[str, str],
+) -> Architecture | SpeechArchitecture | ReaderArchitecture:
     told = json.loads(facts["architecture"])
+    if facts["kind"] == "reader":
+        return ReaderArchitecture(int(told["layers"]), tuple(told["vocabulary"]))
     block, taps, ids = int(told["block"]), tuple(told["taps"]), told["vocabulary"]
     vocabulary = None if ids is None else tuple(ids)
     match facts["kind"]:
@@ -204,15 +243,19 @@ def _architecture(facts: Mapping[str, str]) -> Architecture | SpeechArchitecture
         case "speech":
             return SpeechArchitecture(block, taps, vocabulary)
         case other:
-            raise ValueError(f"drafters are of kind parallel or speech, not {other}")
+            raise ValueError(f"drafters are of kind parallel, speech or reader, not {other}")
 
 
-def _network(architecture: Architecture | SpeechArchitecture, checkpoint: Checkpoint) -> Network:
+def _network(
+    architecture: Architecture | SpeechArchitecture | ReaderArchitecture, checkpoint: Checkpoint
+) -> Network:
     """One that has no weights yet."""
     match architecture:
         case Architecture():
             return ParallelDrafter(checkpoint.config, architecture)
         case SpeechArchitecture():
             return SpeechDraft(checkpoint.config, architecture)
+        case ReaderArchitecture():
+            return Reader(checkpoint.config, architecture)
         case _:
             assert_never(architecture)

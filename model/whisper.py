@@ -90,20 +90,23 @@ class Cache:
             tensor.zero_()
 
 
-def _mix(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Attention [rows, heads, n, head width] → [rows, n, width]."""
-    if k.dtype is MIXED_IN:
-        mixed = attend(q.to(MIXED_IN), k, v, mask).float()
-    else:
-        mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-    return mixed.transpose(1, 2).flatten(2)
-
-
-class Attention(nn.Module):
-    """Self-attention; q, k and v are one product."""
+class _Mixing(nn.Module):
+    """What self-attention and cross-attention have in common."""
 
     mixed_in: torch.dtype | None = None
-    """What q, k and v are rounded to; None: nothing."""
+    """What q, k and v are rounded to (quantised.py); None: nothing."""
+
+    def mix(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        """Attention [rows, heads, n, head width] → [rows, n, width]."""
+        if self.mixed_in is None:
+            mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        else:
+            mixed = attend(q.to(self.mixed_in), k, v, mask).float()
+        return mixed.transpose(1, 2).flatten(2)
+
+
+class Attention(_Mixing):
+    """Self-attention; q, k and v are one product."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -119,11 +122,11 @@ class Attention(nn.Module):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """q: [rows, heads, n, head width]; k, v: [rows, heads, m, head width]; mask True = seen."""
-        out: Tensor = self.out(_mix(q, k, v, mask))
+        out: Tensor = self.out(self.mix(q, k, v, mask))
         return out
 
 
-class CrossAttention(nn.Module):
+class CrossAttention(_Mixing):
     """Attention from text to the encoder's states; k and v are one product."""
 
     def __init__(self, width: int, heads: int) -> None:
@@ -143,7 +146,7 @@ class CrossAttention(nn.Module):
         """x: [rows, n, width]; k, v as `project` gives them."""
         rows, n, _ = x.shape
         q = self.q(x).view(rows, n, self.heads, -1).transpose(1, 2)
-        out: Tensor = self.out(_mix(q, k, v, mask))
+        out: Tensor = self.out(self.mix(q, k, v, mask))
         return out
 
 
@@ -343,6 +346,6 @@ class Whisper(nn.Module):
         """Become the int8 target: forget the float32 weights of every linear layer."""
         quantise(self)
         for module in self.modules():
-            if isinstance(module, Attention):
+            if isinstance(module, _Mixing):
                 module.mixed_in = MIXED_IN
         self.int8 = self.encoder.one_by_one = True

@@ -4,7 +4,7 @@ import pytest
 
 from daemon import cli
 from model.load import load
-from model.trained import save_drafter
+from model.trained import save_network
 from tests.lessons import record
 from tests.test_drafter import network
 from tests.test_load import save_transformers
@@ -23,7 +23,7 @@ def drafter(model: Path, tmp_path: Path) -> Path:
     path = tmp_path / "d.safetensors"
     target = load(str(model)).fingerprint
     notes = {"model": str(model)}
-    save_drafter(path, network(), target=target, acceptance=[0.5] * 4, notes=notes)
+    save_network(path, network(), target=target, acceptance=[0.5] * 4, notes=notes)
     return path
 
 

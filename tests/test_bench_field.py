@@ -11,7 +11,7 @@ from model.bench_rivals import Absent
 from model.drafter import Architecture, from_target
 from model.load import ModelError
 from model.quantised import missing_instructions
-from model.trained import save_drafter
+from model.trained import save_network
 from model.whisper import Whisper
 from tests.tiny import tiny_checkpoint
 
@@ -26,6 +26,7 @@ PLAN = Plan(
     chance=0.9,
     block=4,
     drafter=None,
+    reader=None,
     assistant=None,
 )
 
@@ -56,7 +57,7 @@ def save_tiny_drafter(path: Path) -> Path:
         CHECKPOINT.weights["decoder.positions"].dtype,
     )
     network = from_target(whisper, Architecture(1, 4, (0, 1)), (1,))
-    save_drafter(path, network, target=CHECKPOINT.fingerprint, acceptance=[0.5] * 4)
+    save_network(path, network, target=CHECKPOINT.fingerprint, acceptance=[0.5] * 4)
     return path
 
 
@@ -153,5 +154,6 @@ def test_what_the_figures_rest_on(tmp_path: Path) -> None:
         "warm_ups": 0,
         "oracle": {"block": 4, "chance_of_each_token": 0.9},
         "drafter": None,
+        "reader": None,
         "precision": "float32",
     }

@@ -33,7 +33,7 @@ class Bench:
         bias = CHECKPOINT.tokens.bias(first=False)
         self.drafter = drafter.over_slots(whisper, bias, 8, packed=False)
         torch.manual_seed(2)
-        network = from_encoder(whisper, ReaderArchitecture(2, tuple(range(0, 200, 3))))
+        network = from_encoder(whisper, ReaderArchitecture(2, tuple(range(0, 200, 3))), (0, 1))
         reader = SlotReader(network, whisper, bias, packed=False)
         self.phases = Phases(whisper, CHECKPOINT.tokens, self.slots, self.drafter, reader)
         generator = torch.Generator().manual_seed(1)

@@ -14,6 +14,7 @@ from model.reading import (
     collapse,
     from_encoder,
 )
+from model.trained import TrainedReader
 from model.whisper import Whisper
 from tests.oracles import run_shuffled
 from tests.test_engine import CHECKPOINT, GREEDY, PLAIN, WARM, tiny_drafter
@@ -27,7 +28,7 @@ TARGET = Whisper.from_weights(
 def tiny_reader() -> Reader:
     """Untrained: it reads something, seldom what the target says."""
     torch.manual_seed(5)
-    return from_encoder(TARGET, ReaderArchitecture(2, VOCABULARY))
+    return from_encoder(TARGET, ReaderArchitecture(2, VOCABULARY), (0, 1))
 
 
 @given(st.lists(st.integers(NOTHING, 3)))
@@ -75,7 +76,7 @@ def test_a_reader_changes_no_token(slots: int, static: bool, drafted: bool) -> N
     engine = Engine(
         CHECKPOINT,
         slots=slots,
-        reader=tiny_reader(),
+        reader=TrainedReader("untrained", tiny_reader()),
         drafter=tiny_drafter() if drafted else None,
         static=static,
     )

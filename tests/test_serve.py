@@ -18,7 +18,7 @@ from daemon.manager import Manager
 from daemon.serve import physical_cores, serve
 from daemon.server import Daemon
 from model.load import load
-from model.trained import save_drafter
+from model.trained import save_network
 from streaming.protocol import Start
 from tests.fakes import PATIENCE, ScriptedEngine
 from tests.test_drafter import network
@@ -66,7 +66,7 @@ async def test_a_drafter_is_taken_along_and_clients_are_told(tmp_path: Path) -> 
     model, file = tmp_path / "tiny", tmp_path / "swift.safetensors"
     model.mkdir()
     target = load(str(save_transformers(model))).fingerprint
-    save_drafter(file, network(), target=target, acceptance=[0.9] * 4)
+    save_network(file, network(), target=target, acceptance=[0.9] * 4)
     command = ["-m", "daemon", "serve", "--port", "0", "--device", "cpu", "--threads", "1"]
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, *command, "--model", str(model), "--drafter", str(file)),

@@ -9,7 +9,7 @@ from model import trained
 from model.load import ModelError, load
 from model.quantised import Precision, missing_instructions
 from model.start import start
-from model.trained import save_drafter
+from model.trained import save_network
 from tests.test_drafter import network
 from tests.test_load import save_transformers
 
@@ -85,7 +85,7 @@ def test_a_drafter_is_taken_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     model = str(save_transformers(tmp_path))
     file = tmp_path / "drafters" / "swift.safetensors"
     file.parent.mkdir()
-    save_drafter(file, network(), target=load(model).fingerprint, acceptance=[0.5] * 4)
+    save_network(file, network(), target=load(model).fingerprint, acceptance=[0.5] * 4)
     assert start(model, device="cpu", slots=1).drafter is None
     assert start(model, device="cpu", slots=1, drafter=str(file)).drafter == "swift"
     monkeypatch.setattr(trained, "BUNDLED", file.parent)
@@ -95,7 +95,7 @@ def test_a_drafter_is_taken_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_another_models_drafter_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "swift.safetensors"
-    save_drafter(file, network(), target="another", acceptance=[0.5] * 4)
+    save_network(file, network(), target="another", acceptance=[0.5] * 4)
     with pytest.raises(ModelError, match="was made for another target"):
         start(str(save_transformers(tmp_path)), device="cpu", drafter=str(file))
 

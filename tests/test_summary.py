@@ -1,9 +1,9 @@
 import json
 from pathlib import Path
 
-from model.trained import read_facts, save_drafter
+from model.trained import read_facts, save_network
 from model.training.cache import Entry
-from model.training.evaluate import Score
+from model.training.score import Score
 from model.training.summary import (
     Share,
     data_notes,
@@ -25,7 +25,9 @@ ENTRIES = [
     entry("made", "CC0", 360.0, "t"),
     entry("read", "CC BY 4.0", 1800.0),
 ]
-SCORE = Score(rounds=100, tokens=250, accepted=(80, 40, 20, 10))
+SCORE = Score(
+    250, accepted=(4,) * 10 + (3,) * 10 + (2,) * 20 + (1,) * 40 + (0,) * 20, proposed=(4,) * 100
+)
 
 
 def test_hours_are_summed_by_source_and_licence() -> None:
@@ -63,7 +65,7 @@ def test_a_file_is_described_by_what_it_notes(tmp_path: Path) -> None:
     }
     notes |= data_notes(ENTRIES, {"unreadable": 2, "longer than 30 s": 1})
     notes |= score_notes(SCORE, ENTRIES)
-    save_drafter(path, network((1, 5)), target="abc", acceptance=SCORE.acceptance(), notes=notes)
+    save_network(path, network((1, 5)), target="abc", acceptance=SCORE.acceptance(4), notes=notes)
     text = describe_file(path, read_facts(path))
     for part in (
         "tiny, fingerprint abc",
@@ -83,7 +85,7 @@ def test_a_file_is_described_by_what_it_notes(tmp_path: Path) -> None:
 
 def test_a_file_without_notes_is_described_as_far_as_it_goes(tmp_path: Path) -> None:
     path = tmp_path / "d.safetensors"
-    save_drafter(path, network(), target="abc", acceptance=[0.5] * 4)
+    save_network(path, network(), target="abc", acceptance=[0.5] * 4)
     text = describe_file(path, read_facts(path))
     assert "not named, fingerprint abc" in text
     assert "the target's" in text
@@ -93,12 +95,12 @@ def test_a_file_without_notes_is_described_as_far_as_it_goes(tmp_path: Path) -> 
 def test_a_speech_draft_is_described_as_one(tmp_path: Path) -> None:
     path = tmp_path / "d.safetensors"
     drafter = tiny_speech_draft(block=4)
-    save_drafter(path, drafter.network, target="abc", acceptance=drafter.acceptance)
+    save_network(path, drafter.network, target="abc", acceptance=drafter.acceptance)
     text = describe_file(path, read_facts(path))
     assert "Speech-Draft, one layer, 4 candidates, taps 0, 1\n" in text
 
 
 def test_a_score_is_described() -> None:
-    text = describe_score(SCORE)
+    text = describe_score(SCORE, 4)
     assert "0.3750" in text
     assert "100, 250 tokens" in text

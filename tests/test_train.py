@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from daemon import cli
 from model.load import load
 from model.speech_draft import SpeechDraft
-from model.trained import load_drafter, read_facts
+from model.trained import load_drafter, load_reader, read_facts
 from model.training import cache, train, trainer
 from tests.lessons import noise
 from tests.test_load import save_transformers
@@ -100,6 +100,18 @@ def test_a_speech_draft_is_trained_on_demand(model: Path, speech: Path, tmp_path
     path = tmp_path / "small.safetensors"
     assert json.loads(read_facts(path)["recipe"])["layers"] == [1]
     assert isinstance(load_drafter(path, load(str(model))).network, SpeechDraft)
+
+
+def test_a_reader_is_trained_on_demand(model: Path, speech: Path, tmp_path: Path) -> None:
+    """From the encoder's blocks, with a cache that serves a drafter, too."""
+    argv = ["train", "--out", str(tmp_path), "--data", str(speech), "--model", str(model)]
+    assert cli.main([*argv, "--kind", "reader", "--steps", "2", "--masked", "1"]) == 0
+    path = tmp_path / "small-reader.safetensors"
+    assert json.loads(read_facts(path)["recipe"])["layers"] == [0, 1]
+    read = load_reader(path, load(str(model))).network
+    assert max(read.architecture.vocabulary) < load(str(model)).tokens.eot
+    caches = ("--cache", str(tmp_path / "cache"))
+    assert cli.main(command(tmp_path / "drafter", *caches, "--model", str(model))) == 0
 
 
 def test_a_signal_is_obeyed_after_the_step(

@@ -13,7 +13,7 @@ from model import trained
 from model.drafter import Architecture, ParallelDrafter, SlotDrafter
 from model.load import ModelError
 from model.speech_draft import SlotSpeechDraft, SpeechArchitecture, SpeechDraft
-from model.trained import Network, bundled, choose, load_drafter, read_facts, save_drafter
+from model.trained import Network, bundled, choose, load_drafter, read_facts, save_network
 from tests.test_drafter import network
 from tests.test_engine import tiny_speech_draft, whisper_of
 from tests.tiny import tiny_checkpoint
@@ -45,7 +45,7 @@ def test_a_file_gives_the_same_drafter(
     """
     saved = make(vocabulary)
     path = tmp_path / "swift.safetensors"
-    save_drafter(path, saved, target=CHECKPOINT.fingerprint, acceptance=SHARES)
+    save_network(path, saved, target=CHECKPOINT.fingerprint, acceptance=SHARES)
     read = load_drafter(path, CHECKPOINT)
     assert (read.name, read.acceptance) == ("swift", SHARES)
     assert type(read.network) is type(saved)
@@ -60,7 +60,7 @@ def test_a_file_gives_the_same_drafter(
 
 def rewritten(path: Path, **changes: str | None) -> None:
     """The parallel drafter's file with other metadata; None takes a fact out."""
-    save_drafter(path, network(), target=CHECKPOINT.fingerprint, acceptance=SHARES)
+    save_network(path, network(), target=CHECKPOINT.fingerprint, acceptance=SHARES)
     with safe_open(path, framework="pt") as file:
         facts = file.metadata() | changes
     kept = {name: fact for name, fact in facts.items() if fact is not None}
@@ -92,7 +92,7 @@ def test_facts_that_do_not_fit_the_weights_are_refused(tmp_path: Path, lie: dict
 
 def test_another_targets_drafter_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "d.safetensors"
-    save_drafter(path, network(), target=tiny_checkpoint(seed=9).fingerprint, acceptance=[0.5] * 4)
+    save_network(path, network(), target=tiny_checkpoint(seed=9).fingerprint, acceptance=[0.5] * 4)
     with pytest.raises(ModelError, match="made for another target than tiny-random"):
         load_drafter(path, CHECKPOINT)
 
@@ -119,7 +119,7 @@ def test_contradictory_facts_are_refused(
         drafter = ParallelDrafter(CHECKPOINT.config, architecture)
     else:
         drafter = SpeechDraft(CHECKPOINT.config, architecture)
-    save_drafter(path, drafter, target=CHECKPOINT.fingerprint, acceptance=acceptance)
+    save_network(path, drafter, target=CHECKPOINT.fingerprint, acceptance=acceptance)
     with pytest.raises(ModelError, match="is not what it says"):
         load_drafter(path, CHECKPOINT)
 
@@ -142,7 +142,7 @@ def test_damaged_drafters_are_refused_in_words(tmp_path: Path) -> None:
 
 def save(path: Path, seed: int = 0) -> Path:
     target = tiny_checkpoint(seed=seed).fingerprint
-    save_drafter(path, network(), target=target, acceptance=[0.5] * 4, notes={"model": "x"})
+    save_network(path, network(), target=target, acceptance=[0.5] * 4, notes={"model": "x"})
     return path
 
 
@@ -156,9 +156,9 @@ def test_a_file_is_a_quarter_of_the_network(tmp_path: Path) -> None:
 def test_a_file_written_twice_is_the_same(tmp_path: Path) -> None:
     """What int8 has lost once is not lost again."""
     first, second = tmp_path / "first.safetensors", tmp_path / "second.safetensors"
-    save_drafter(first, network(), target=CHECKPOINT.fingerprint, acceptance=SHARES)
+    save_network(first, network(), target=CHECKPOINT.fingerprint, acceptance=SHARES)
     once = load_drafter(first, CHECKPOINT).network
-    save_drafter(second, once, target=CHECKPOINT.fingerprint, acceptance=SHARES)
+    save_network(second, once, target=CHECKPOINT.fingerprint, acceptance=SHARES)
     twice = load_drafter(second, CHECKPOINT).network.state_dict()
     assert all(torch.allclose(twice[n], w, atol=1e-7) for n, w in once.state_dict().items())
 
@@ -169,7 +169,7 @@ def test_weights_that_float16_cannot_hold_are_not_written(tmp_path: Path) -> Non
         broken.masks[0, 0] = 1e6
     path = tmp_path / "d.safetensors"
     with pytest.raises(ValueError, match="not finite in float16: masks"):
-        save_drafter(path, broken, target="", acceptance=[0.5] * 4)
+        save_network(path, broken, target="", acceptance=[0.5] * 4)
     assert not path.exists()
 
 

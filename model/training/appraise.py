@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from model.training.corpus import Passage
     from model.training.teacher import Teacher, Trajectory
 
-SUMMARY = "inspect a drafter's file, or evaluate it on audio"
+SUMMARY = "inspect a drafter's or reader's file, or evaluate it on audio"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,27 +58,29 @@ def _evaluate(args: argparse.Namespace, model: str) -> str:
     import torch  # noqa: PLC0415
 
     from model.load import load  # noqa: PLC0415
-    from model.trained import load_drafter  # noqa: PLC0415
+    from model.trained import load_network  # noqa: PLC0415
     from model.training.corpus import Passage, find  # noqa: PLC0415
     from model.training.evaluate import judge  # noqa: PLC0415
+    from model.training.students import plan_of  # noqa: PLC0415
     from model.training.summary import describe_score  # noqa: PLC0415
     from model.training.teacher import Teacher, check_language  # noqa: PLC0415
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     checkpoint = load(model)
     check_language(checkpoint, args.language)
-    trained = load_drafter(args.file, checkpoint)
+    network, _ = load_network(args.file, checkpoint)
     left_out: Counter[str] = Counter()
     found = find(args.audio, language=args.language, use="test", excluded=left_out)
     passages = [Passage((recording,)) for recording in found[: args.limit]]
-    taps = trained.network.architecture.taps
+    taps, block = plan_of(network)
+    taps = taps or (0,)  # a reader needs none, but a trajectory has some
     teacher = Teacher(checkpoint, device=device, rows=8, taps=taps)
     taught = _taught(teacher, passages, args.language, left_out)
-    score = judge(checkpoint, trained, taught, kept=taps, device=device)
+    score = judge(checkpoint, network, taught, kept=taps, device=device)
     hours = sum(passage.seconds for passage in passages) / 3600
     reasons = "".join(f"; left out: {count} {reason}" for reason, count in left_out.items())
     heard = f"{len(passages):,} recordings, {hours:.2f} h{reasons}"
-    return f"{heard}\n{describe_score(score)}"
+    return f"{heard}\n{describe_score(score, block)}"
 
 
 def _taught(

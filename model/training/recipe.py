@@ -10,18 +10,20 @@ from transformers import WhisperConfig
 
 from model.drafter import spread_taps
 
-Kind = Literal["parallel", "speech"]
+Side = Literal["encoder", "decoder"]
+Kind = Literal["parallel", "speech", "reader"]
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How to train. layers: the target's blocks from which the drafter's layers begin.
+    """How to train. layers: the target's blocks from which the network's layers begin.
 
-    kind: "parallel", or "speech" for a Speech-Draft, which has one layer, rotation and both
-    memories; anything else raises ValueError.
+    kind: "parallel"; "speech" for a Speech-Draft, which has one layer, rotation and both memories;
+    or "reader", whose layers begin as blocks of the encoder's. Anything else raises ValueError.
     coverage: share of the training tokens that the draft vocabulary holds; 1 for the whole
     vocabulary. peak: learning rate. warm_up: share of the steps. soft: see `Student`.
-    held_out: share of the first cache's speakers that validation keeps to itself.
+    held_out: share of the first cache's speakers that validation keeps to itself. masked: spans
+    of the encoder's states that are put out in training, per 100 of them.
     """
 
     layers: tuple[int, ...]
@@ -44,6 +46,7 @@ class Recipe:
     validate_every: int = 250
     validation: int = 64
     kind: Kind = "parallel"
+    masked: float = 0.0
 
     def __post_init__(self) -> None:
         whole = self.rope and self.history and self.audio
@@ -51,9 +54,14 @@ class Recipe:
             raise ValueError("a Speech-Draft has one layer, rotation and both memories")
 
 
-def last_layers(config: WhisperConfig, count: int = 3) -> tuple[int, ...]:
+def layers_of(config: WhisperConfig, side: Side) -> int:
+    """How many blocks that side of the target has."""
+    return int(config.encoder_layers if side == "encoder" else config.decoder_layers)
+
+
+def last_layers(config: WhisperConfig, count: int = 3, side: Side = "decoder") -> tuple[int, ...]:
     """The target's last blocks, from which a drafter learns fastest: they align text and audio."""
-    blocks = int(config.decoder_layers)
+    blocks = layers_of(config, side)
     return tuple(range(max(0, blocks - count), blocks))
 
 

@@ -16,6 +16,9 @@ from model.training import cache
 from model.training.cache import CacheError, Entry, Facts
 from model.training.packing import Batch, draw_anchors, pack
 from model.training.recipe import Recipe
+from model.training.teacher import Trajectory
+
+_LONGEST_SPAN = 12  # states: a quarter of a second
 
 
 class Shelf:
@@ -111,7 +114,9 @@ class Steps(Dataset[Batch]):
         recipe = self._recipe
         number = step * self._world + self._rank
         source = random.Random(f"{recipe.seed} {number}")  # noqa: S311  (no secret depends on it)
-        taught = [cache.read(entry) for entry in self._chosen(number)]
+        taught = [
+            _masked(cache.read(entry), recipe.masked, source) for entry in self._chosen(number)
+        ]
         return pack(
             taught,
             [draw_anchors(trajectory, recipe.anchors, source) for trajectory in taught],
@@ -129,6 +134,15 @@ class Steps(Dataset[Batch]):
             seed = f"{self._recipe.seed} epoch {epoch}"
             self._epoch = epoch, epoch_batches(self._shelf.training, self._recipe.batch, seed)
         return self._epoch[1][at]
+
+
+def _masked(trajectory: Trajectory, spans: float, source: random.Random) -> Trajectory:
+    """With short spans of its states put out, so many per 100 states (after SpecAugment's)."""
+    states = trajectory.states
+    for _ in range(round(len(states) * spans / 100)):
+        at = source.randrange(len(states))
+        states[at : at + source.randint(1, _LONGEST_SPAN)] = 0.0
+    return trajectory
 
 
 def epoch_batches(entries: Sequence[Entry], size: int, seed: str) -> list[list[Entry]]:

@@ -12,13 +12,13 @@ from torch.nn import functional
 from model.load import Checkpoint
 from model.speech_draft import SpeechDraft
 from model.training.packing import Batch
-from model.training.student import Student
+from model.training.student import BlockStudent
 
 _DECAY = 0.8  # of the loss from step to step: the paper's β
 
 
-class SpeechStudent(Student):
-    """Batches in, losses or candidates out. soft: see `Student`."""
+class SpeechStudent(BlockStudent):
+    """Batches in, losses or candidates out. soft: see `BlockStudent`."""
 
     network: SpeechDraft
 

@@ -1,6 +1,6 @@
-"""A drafter in training: the network between the target's frozen embedding and output head.
+"""A network in training: between what the target computed and the target's frozen output head.
 
-What all kinds have in common, and the parallel one.
+What all kinds have in common, what those have that draft in blocks, and the parallel drafter.
 """
 
 import math
@@ -12,45 +12,67 @@ from torch.nn import functional
 
 from model.drafter import ParallelDrafter
 from model.load import Checkpoint
+from model.speech_draft import SpeechDraft
 from model.trained import Network
 from model.training.packing import IGNORED, Batch
+from model.training.score import Score, walk
 
 _DECAY = 4.0  # e-folding of the loss along a block (Whisper-Flash, equation 3)
 _RULED_OUT = -1e4  # the logit of what may not be emitted; finite, for 0 times it must be 0
 
 
 class Student(nn.Module, ABC):
-    """Batches in, losses or candidates out.
+    """Batches in, losses out (`forward`), or what walking their transcripts comes to."""
+
+    network: Network
+    embedding: Tensor
+    head: Tensor
+    bias: Tensor
+
+    def __init__(self, network: Network, checkpoint: Checkpoint) -> None:
+        super().__init__()
+        self.network = network
+        vocabulary = network.architecture.vocabulary
+        embedding = checkpoint.weights["decoder.embedding.weight"].float()
+        ruled_out = checkpoint.tokens.bias(first=False).clamp(min=_RULED_OUT)
+        ids = slice(None) if vocabulary is None else torch.tensor(vocabulary)
+        for name, tensor in (
+            ("embedding", embedding),
+            ("head", embedding[ids]),
+            ("bias", ruled_out[ids]),
+        ):
+            self.register_buffer(name, tensor, persistent=False)
+
+    @abstractmethod
+    def walk(self, batch: Batch) -> Score:
+        """Of a batch of one transcript, with every possible anchor in it."""
+
+
+class BlockStudent(Student):
+    """A drafter: every anchor's block is proposed from what stands before it.
 
     weights: float32 [block], of the loss of each candidate. soft: share of the loss that is the
     cross-entropy to the target's own distribution (which needs the target's last block as the last
     tap) rather than to its greedy token.
     """
 
-    network: Network
-    embedding: Tensor
-    head: Tensor
-    bias: Tensor
+    network: ParallelDrafter | SpeechDraft
     weights: Tensor
     norm_weight: Tensor
     norm_bias: Tensor
 
     def __init__(
-        self, network: Network, checkpoint: Checkpoint, *, weights: Tensor, soft: float
+        self,
+        network: ParallelDrafter | SpeechDraft,
+        checkpoint: Checkpoint,
+        *,
+        weights: Tensor,
+        soft: float,
     ) -> None:
-        super().__init__()
-        architecture = network.architecture
-        assert not soft or architecture.taps[-1] == checkpoint.config.decoder_layers - 1
-        self.network = network
+        super().__init__(network, checkpoint)
+        assert not soft or network.architecture.taps[-1] == checkpoint.config.decoder_layers - 1
         self._soft = soft
-        embedding = checkpoint.weights["decoder.embedding.weight"].float()
-        ruled_out = checkpoint.tokens.bias(first=False).clamp(min=_RULED_OUT)
-        every = architecture.vocabulary is None
-        ids = slice(None) if every else torch.tensor(architecture.vocabulary)
         for name, tensor in (
-            ("embedding", embedding),
-            ("head", embedding[ids]),
-            ("bias", ruled_out[ids]),
             ("weights", weights),
             ("norm_weight", checkpoint.weights["decoder.norm.weight"].float()),
             ("norm_bias", checkpoint.weights["decoder.norm.bias"].float()),
@@ -95,9 +117,13 @@ class Student(nn.Module, ABC):
         """[rows, anchors, block] bool: whether each greedy candidate is what the target says."""
         return self.logits(batch).argmax(-1) == batch.labels
 
+    def walk(self, batch: Batch) -> Score:
+        """Of a batch of one transcript, with every possible anchor in it."""
+        return walk(self.matches(batch)[0].cpu())
 
-class ParallelStudent(Student):
-    """A parallel drafter. soft: see `Student`."""
+
+class ParallelStudent(BlockStudent):
+    """A parallel drafter. soft: see `BlockStudent`."""
 
     network: ParallelDrafter
 

@@ -5,10 +5,13 @@ from typing import assert_never
 import torch
 
 from model.drafter import Architecture, ParallelDrafter, from_target
+from model.engine import BLOCK
 from model.load import Checkpoint
+from model.reading import Reader, ReaderArchitecture, from_encoder
 from model.speech_draft import SpeechArchitecture, SpeechDraft
 from model.speech_draft import from_target as speech_from_target
 from model.trained import Network
+from model.training.reader_student import ReaderStudent
 from model.training.recipe import Recipe
 from model.training.speech_student import SpeechStudent
 from model.training.student import ParallelStudent, Student
@@ -16,12 +19,25 @@ from model.whisper import Whisper
 
 
 def student_of(network: Network, checkpoint: Checkpoint, *, soft: float = 0.0) -> Student:
-    """The student whose network it is. soft: see `Student`."""
+    """The student whose network it is. soft: see `BlockStudent`."""
     match network:
         case ParallelDrafter():
             return ParallelStudent(network, checkpoint, soft=soft)
         case SpeechDraft():
             return SpeechStudent(network, checkpoint, soft=soft)
+        case Reader():
+            return ReaderStudent(network, checkpoint)
+        case _:
+            assert_never(network)
+
+
+def plan_of(network: Network) -> tuple[tuple[int, ...], int]:
+    """What a batch for its student is packed with: the blocks that it taps, and most candidates."""
+    match network:
+        case ParallelDrafter() | SpeechDraft():
+            return network.architecture.taps, network.architecture.block
+        case Reader():
+            return (), BLOCK
         case _:
             assert_never(network)
 
@@ -47,6 +63,11 @@ def fresh(recipe: Recipe, checkpoint: Checkpoint, vocabulary: tuple[int, ...] | 
         case "speech":
             plan = SpeechArchitecture(recipe.block, recipe.taps, vocabulary)
             network = speech_from_target(whisper, plan, recipe.layers[0])
+        case "reader":
+            assert vocabulary is not None
+            network = from_encoder(
+                whisper, ReaderArchitecture(len(recipe.layers), vocabulary), recipe.layers
+            )
         case _:
             assert_never(recipe.kind)
     return student_of(network.requires_grad_(), checkpoint, soft=recipe.soft)

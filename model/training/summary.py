@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from model.training.cache import Entry
-from model.training.evaluate import Score
+from model.training.score import Score
 
 _WIDTH = 14
 
@@ -64,14 +64,14 @@ def score_notes(score: Score, held_out: Sequence[Entry]) -> dict[str, str]:
     }
 
 
-def describe_score(score: Score) -> str:
-    """Lines for people."""
+def describe_score(score: Score, positions: int) -> str:
+    """Lines for people. positions: of a block, those whose acceptance is told."""
     return _lines(
         {
             "α": f"{score.alpha:.4f}",
             "τ": f"{score.tau:.4f}",
             "rounds": f"{score.rounds:,}, {score.tokens:,} tokens",
-            "acceptance": f"{_shares_of(score.acceptance())} (each given those before)",
+            "acceptance": f"{_shares_of(score.acceptance(positions))} (each given those before)",
         }
     )
 
@@ -112,6 +112,8 @@ def describe_file(path: Path, facts: Mapping[str, str]) -> str:
 
 
 def _architecture(kind: str, architecture: Mapping[str, Any], origin: str) -> str:
+    if kind == "reader":
+        return f"reader, {architecture['layers']} layers{origin}"
     sizes = f"{architecture['block']} candidates, taps {_numbers(architecture['taps'])}"
     if kind == "speech":
         return f"Speech-Draft, one layer{origin}, {sizes}"

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from model.load import Checkpoint
-    from model.training.recipe import Recipe
+    from model.training.recipe import Recipe, Side
     from model.training.trainer import Trainer
 
-SUMMARY = "train a drafter for a model on your own audio"
+SUMMARY = "train a drafter or a reader for a model on your own audio"
 
 _PATIENCE = timedelta(hours=12)  # processes of one run may differ so much in their shares' lengths
 _STOPPED = 128 + signal.SIGINT
@@ -66,17 +66,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_recipe_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kind",
-        choices=("parallel", "speech"),
+        choices=("parallel", "speech", "reader"),
         default="parallel",
         help="a drafter that names all candidates at once (Whisper-Flash), or one after another "
-        "(EAGLE-ASR's Speech-Draft); default: %(default)s",
+        "(EAGLE-ASR's Speech-Draft); or a reader, which proposes the whole text at the start; "
+        "default: %(default)s",
     )
     parser.add_argument(
         "--layers",
         type=_numbers,
         metavar="N,…",
-        help="the model's decoder blocks that the drafter's layers begin as, the first one being 0 "
-        "(default: the last three; of a Speech-Draft, which has one layer, the last)",
+        help="the model's blocks that the layers begin as, the first one being 0: of the decoder, "
+        "for a reader of the encoder (default: the last three; of a Speech-Draft, which has one "
+        "layer, the last)",
     )
     parser.add_argument("--steps", type=_count, default=4000, help="default: %(default)s")
     parser.add_argument(
@@ -102,6 +104,12 @@ def _add_recipe_arguments(parser: argparse.ArgumentParser) -> None:
         default=0.0,
         help="share of the loss that is learned from the model's distributions rather than from "
         "its choices (default: 0)",
+    )
+    parser.add_argument(
+        "--masked",
+        type=_amount,
+        default=0.0,
+        help="short spans of audio that are put out in training, per two seconds (default: 0)",
     )
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
 
@@ -159,24 +167,28 @@ def _recipe(args: argparse.Namespace, checkpoint: "Checkpoint") -> "Recipe":
     from model.training.recipe import (  # noqa: PLC0415
         Recipe,
         last_layers,
+        layers_of,
         speech_taps,
         taps_for,
     )
 
-    speech, soft = args.kind == "speech", args.soft > 0
-    layers = args.layers or last_layers(checkpoint.config, 1 if speech else 3)
+    speech, reader, soft = args.kind == "speech", args.kind == "reader", args.soft > 0
+    side: Side = "encoder" if reader else "decoder"
+    layers = args.layers or last_layers(checkpoint.config, 1 if speech else 3, side)
     if speech and len(layers) != 1:
         raise CorpusError("--layers: a Speech-Draft begins as one of the model's blocks")
-    blocks = int(checkpoint.config.decoder_layers)
+    blocks = layers_of(checkpoint.config, side)
     if not all(0 <= layer < blocks for layer in layers):
         raise CorpusError(
-            f"--layers: {checkpoint.name} has the decoder blocks 0 to {blocks - 1}, "
+            f"--layers: {checkpoint.name} has the {side} blocks 0 to {blocks - 1}, "
             f"not {', '.join(map(str, layers))}"
         )
     return Recipe(
         layers=layers,
         taps=(
-            speech_taps(checkpoint.config, layers[0], soft=soft)
+            ()
+            if reader
+            else speech_taps(checkpoint.config, layers[0], soft=soft)
             if speech
             else taps_for(checkpoint.config, layers, soft=soft)
         ),
@@ -189,6 +201,7 @@ def _recipe(args: argparse.Namespace, checkpoint: "Checkpoint") -> "Recipe":
         soft=args.soft,
         seed=args.seed,
         kind=args.kind,
+        masked=args.masked,
     )
 
 
@@ -199,6 +212,7 @@ def _distil(
     from model.training.cache import note_left_out  # noqa: PLC0415
     from model.training.corpus import find, join  # noqa: PLC0415
     from model.training.distil import distil  # noqa: PLC0415
+    from model.training.recipe import last_layers, taps_for  # noqa: PLC0415
 
     left_out: Counter[str] = Counter()
     recordings = [
@@ -215,7 +229,8 @@ def _distil(
         cache,
         device=state.device,
         language=args.language,
-        taps=recipe.taps,
+        # A reader needs none; what is kept for a drafter serves both.
+        taps=recipe.taps or taps_for(checkpoint.config, last_layers(checkpoint.config), soft=False),
         seed=args.seed if args.perturb else None,
         share=(state.process_index, state.num_processes),
     )
@@ -231,27 +246,29 @@ def _finish(
     device: Any,
 ) -> None:
     """Measure the best drafter on all that was held out, and write it with its notes."""
-    from model.trained import load_drafter, read_facts, save_drafter  # noqa: PLC0415
+    from model.trained import load_network, read_facts, save_network  # noqa: PLC0415
     from model.training import cache  # noqa: PLC0415
     from model.training.evaluate import judge  # noqa: PLC0415
     from model.training.files import replacing  # noqa: PLC0415
+    from model.training.students import plan_of  # noqa: PLC0415
     from model.training.summary import data_notes, describe_file, score_notes  # noqa: PLC0415
 
     best = args.out / "best.safetensors"
-    trained, noted, shelf = load_drafter(best, checkpoint), read_facts(best), trainer.shelf
+    network, noted, shelf = load_network(best, checkpoint)[0], read_facts(best), trainer.shelf
     trajectories = (cache.read(entry) for entry in shelf.held_out)
-    score = judge(checkpoint, trained, trajectories, kept=shelf.facts.taps, device=device)
+    score = judge(checkpoint, network, trajectories, kept=shelf.facts.taps, device=device)
     excluded = sum((cache.excluded(directory) for directory in caches), Counter[str]())
-    path = args.out / f"{checkpoint.name.rpartition('/')[2]}.safetensors"
+    kind = "-reader" if args.kind == "reader" else ""
+    path = args.out / f"{checkpoint.name.rpartition('/')[2]}{kind}.safetensors"
     notes = {"recipe": noted["recipe"], "step": noted["step"], "model": checkpoint.name}
     notes |= data_notes(shelf.training, excluded) | score_notes(score, shelf.held_out)
     notes["command"] = shlex.join(["captiond", *sys.argv[1:]])
     with replacing(path) as temporary:
-        save_drafter(
+        save_network(
             temporary,
-            trained.network,
+            network,
             target=checkpoint.fingerprint,
-            acceptance=score.acceptance(),
+            acceptance=score.acceptance(plan_of(network)[1]),
             notes=notes,
         )
     sys.stdout.write(f"{describe_file(path, read_facts(path))}\n")
@@ -296,6 +313,13 @@ def _positive(text: str) -> float:
     number = float(text)
     if not 0.0 < number < float("inf"):
         raise argparse.ArgumentTypeError(f"{text} is not more than 0")
+    return number
+
+
+def _amount(text: str) -> float:
+    number = float(text)
+    if not 0.0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is less than 0, or no number")
     return number
 
 

@@ -6,6 +6,7 @@ Every draw is a function of (seed, step), so that a resumed run is the uninterru
 import json
 import logging
 import pickle
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -19,16 +20,17 @@ from torch.utils.data import DataLoader
 from tqdm import tqdm
 
 from model.load import Checkpoint
-from model.trained import save_drafter
+from model.trained import save_network
 from model.training import cache
 from model.training.cache import CacheError
-from model.training.evaluate import Score, score
+from model.training.evaluate import score
 from model.training.files import replace_text, replacing
 from model.training.packing import Batch, lookup_of
 from model.training.recipe import Recipe
+from model.training.score import Score
 from model.training.shelf import Shelf, Steps, draft_vocabulary
 from model.training.student import rate
-from model.training.students import fresh
+from model.training.students import fresh, plan_of
 
 _LOADERS = 4  # processes that read ahead for a GPU
 
@@ -80,7 +82,11 @@ class Trainer:
         """Chosen once for a run: a cache may have grown since it began."""
         path = self._directory / "vocabulary.json"
         if not path.exists():
-            chosen = draft_vocabulary(self.shelf.counts(), self._recipe.coverage)
+            counts, every = self.shelf.counts(), None
+            if self._recipe.kind == "reader":  # which writes no ends of transcripts
+                every = tuple(range(self._checkpoint.tokens.eot))
+                counts = Counter({token: n for token, n in counts.items() if token in every})
+            chosen = draft_vocabulary(counts, self._recipe.coverage) or every
             replace_text(path, json.dumps(chosen))
         known = json.loads(path.read_text(encoding="utf-8"))
         return None if known is None else tuple(known)
@@ -172,18 +178,18 @@ class Trainer:
         if self._accelerator.is_main_process:
             replace_text(self._directory / "curve.json", json.dumps(self._history, indent=1))
             logger.info("step %d: tau %.3f, alpha %.3f", self._done, now.tau, now.alpha)
-            if now.prefix > self._best:
-                self._best = now.prefix
+            if now.tau > self._best:
+                self._best = now.tau
                 self._export(now)
         return now
 
     def _export(self, now: Score) -> None:
         with replacing(self._directory / "best.safetensors") as temporary:
-            save_drafter(
+            save_network(
                 temporary,
                 self._student.network,
                 target=self._checkpoint.fingerprint,
-                acceptance=now.acceptance(),
+                acceptance=now.acceptance(plan_of(self._student.network)[1]),
                 notes={"recipe": json.dumps(asdict(self._recipe)), "step": str(self._done)},
             )
 
