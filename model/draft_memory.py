@@ -65,7 +65,7 @@ class DraftMemory:
             self._head = cut_head(whisper, self._ids)
             self._bias = bias[self._ids]
             if packed:
-                _hasten(self._head)
+                hasten(self._head, rows=FEW_ROWS)
 
     def move(self, source: int, target: int, positions: int, states: int) -> None:
         """Copy the first `positions` and `states` of slot `source` over slot `target`."""
@@ -105,10 +105,10 @@ class DraftMemory:
         return choose(self._head(hidden) + self._bias, self._ids, at)
 
 
-def _hasten(module: nn.Module) -> None:
-    """Take the CPU's fastest products: what a drafter says need not be exact."""
+def hasten(module: nn.Module, *, rows: int) -> None:
+    """Take the CPU's fastest products: what a draft says need not be exact. rows: see `pack`."""
     if missing_instructions():
-        pack(module, rows=FEW_ROWS)
+        pack(module, rows=rows)
     else:
         quantise(module)
 
@@ -121,10 +121,13 @@ def cut_head(whisper: Whisper, ids: Tensor) -> nn.Sequential:
     return nn.Sequential(cut)
 
 
-def settled(network: N, whisper: Whisper, *, packed: bool) -> N:
-    """A frozen copy where the target is. Packing would leave the original without weights to save."""
+def settled(network: N, whisper: Whisper, *, packed: bool, rows: int = FEW_ROWS) -> N:
+    """A frozen copy where the target is. Packing would leave the original without weights to save.
+
+    packed, rows: whether to `hasten` it, and for how many rows at once.
+    """
     positions = whisper.decoder.positions
     own = copy.deepcopy(network).to(positions.device, positions.dtype)
     if packed:
-        _hasten(own)
+        hasten(own, rows=rows)
     return own.eval().requires_grad_(requires_grad=False)

@@ -21,7 +21,7 @@ from model.align import align
 from model.load import Checkpoint
 from model.mel import SAMPLE_RATE, SAMPLES_PER_STATE
 from model.pace import Pace
-from model.proposers import Proposer, Reuse
+from model.proposers import Proposer, Reuse, spliced
 from model.quantised import Precision
 from model.requests import Failure, Hypothesis, Request, TimedWord, as_tuple, check
 from model.rows import Proposal, Row
@@ -31,18 +31,13 @@ from model.trained import Trained, TrainedReader
 BLOCK = 8  # most candidates in a round
 
 
-def reuse_previous(request: Request) -> Proposer | None:
-    """The proposer of a request: its previous tokens, if there are any."""
-    return Reuse(request.previous) if request.previous else None
-
-
 class Engine:
     """Whisper behind slots.
 
     slots: how many utterances are decoded at once; their caches are allocated here, once.
     drafter: a trained network that proposes in every round. reader: one that proposes a whole text
-    at the start. proposer: makes a request's own proposer; by default its `previous` tokens are
-    reused, and then nothing is read. block: most candidates of a round. static: whether shapes are
+    at the start. proposer: makes a request's own proposer, or none; by default its `previous` tokens
+    are reused, with what is read behind them. block: most candidates of a round. static: whether shapes are
     few and batches padded, as graphs need; by default on CUDA. precision: "int8", for the CPU alone,
     is a target of its own: about as many words wrong, in less time.
     Raises torch.OutOfMemoryError when the caches do not fit the device.
@@ -59,7 +54,7 @@ class Engine:
         slots: int = 4,
         drafter: Trained | None = None,
         reader: TrainedReader | None = None,
-        proposer: Callable[[Request], Proposer | None] = reuse_previous,
+        proposer: Callable[[Request], Proposer | None] | None = None,
         block: int = BLOCK,
         static: bool | None = None,
         precision: Precision = "float32",
@@ -206,9 +201,7 @@ class Engine:
         slot = len(self._rows)
         rows = [self._row(request) for request in requests]
         for row, reading in zip(rows, self.runner.hear(rows, slot, states), strict=True):
-            if row.proposer is None and reading:
-                row.proposer = Reuse([*reading, self.tokens.eot])
-                row.proposer.emit(row.prefix)
+            row.follow(self._proposer_of(row, reading))
         proposals = [row.propose(row.budget, 0) for row in rows]
         facts = self.runner.open(rows, proposals, slot, states)
         self._rows += rows
@@ -216,12 +209,19 @@ class Engine:
 
     def _row(self, request: Request) -> Row:
         wanted = as_tuple(request.language) or tuple(self.languages)
-        row = Row(request, wanted[0] if len(wanted) == 1 else None)
-        # A sampled row keeps to the drafter, where there is one: its text then follows from its
-        # seed, and not from what was said of the utterance before.
-        if self.runner.drafter is None or not row.sampled:
-            row.proposer = self._proposer(request)
-        return row
+        return Row(request, wanted[0] if len(wanted) == 1 else None)
+
+    def _proposer_of(self, row: Row, reading: list[int]) -> Proposer | None:
+        # Where a drafter draws for a sampled row, its text must follow from its seed, and not from
+        # what was said of the utterance before.
+        drawn = row.sampled and self.runner.drafter is not None
+        if self._proposer is not None:
+            return None if drawn else self._proposer(row.request)
+        previous = () if drawn else row.request.previous
+        if not reading:
+            return Reuse(previous) if previous else None
+        whole = [*reading, self.tokens.eot]
+        return Reuse(spliced(previous, whole, self.tokens.eot) if previous else whole)
 
     def _round(self) -> list[Hypothesis | Failure]:
         """Every row proposes, one target pass verifies, what was accepted is emitted."""

@@ -10,6 +10,8 @@ from typing import Protocol
 
 import numpy as np
 
+_BROKEN = 2  # tokens at the end of a hypothesis that more audio mostly changes
+
 
 class Proposer(Protocol):
     """Proposes what follows in one transcript."""
@@ -66,6 +68,17 @@ class Reuse:
         place = int(best[np.abs(best - self._emitted).argmin()])
         self._said = [int(token) for token in self._draft[place : place + limit]]
         return self._said
+
+
+def spliced(previous: Sequence[int], reading: Sequence[int], eot: int) -> list[int]:
+    """What was said of the audio so far, and behind it what a reading of more audio goes on with.
+
+    The last tokens of `previous` are the reading's to say: there the audio broke off.
+    """
+    kept = [token for token in previous if token != eot][:-_BROKEN]
+    behind = Reuse(reading)
+    behind.emit(kept)
+    return kept + behind.propose(len(reading))
 
 
 class Simulated:

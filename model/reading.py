@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import WhisperConfig
 
-from model.draft_memory import cut_head, settled
-from model.kernels import MANY_ROWS, pack
+from model.draft_memory import cut_head, hasten, settled
+from model.kernels import MANY_ROWS
 from model.whisper import EncoderLayer, Whisper
 
 _EPSILON = 1e-5  # of the layer norms
@@ -86,14 +86,13 @@ class SlotReader:
     """A reader in service: its network, and the target's head cut to what it can read."""
 
     def __init__(self, network: Reader, whisper: Whisper, bias: Tensor, *, packed: bool) -> None:
-        self._network = settled(network, whisper, packed=False)
+        self._network = settled(network, whisper, packed=packed, rows=MANY_ROWS)
         ids = torch.tensor(network.architecture.vocabulary, device=bias.device)
         self._head = cut_head(whisper, ids)
         self._names = functional.pad(ids, (1, 0), value=NOTHING)
         self._bias = functional.pad(bias[ids], (1, 0))
         if packed:
-            pack(self._network, rows=MANY_ROWS)
-            pack(self._head, rows=MANY_ROWS)
+            hasten(self._head, rows=MANY_ROWS)
 
     def read(self, states: Tensor, spoken: Tensor) -> Tensor:
         """Token ids, or `NOTHING`, of every step: int64 [rows, m / 2].

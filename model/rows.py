@@ -53,7 +53,7 @@ class Row:
 
     request: Request
     language: str | None
-    proposer: Proposer | None = None
+    proposer: Proposer | None = field(default=None, init=False)
     language_probability: float | None = None
     no_speech: float = 0.0
     opening: list[int] = field(default_factory=list)
@@ -103,8 +103,12 @@ class Row:
             *self.prefix,
         ]
         self.budget = min(half - len(self.prefix), 2 * half - len(self.opening) + 1)
-        if self.proposer is not None:
-            self.proposer.emit(self.prefix)
+
+    def follow(self, proposer: Proposer | None) -> None:
+        """From now on propose what `proposer` says behind the prefix."""
+        self.proposer = proposer
+        if proposer is not None:
+            proposer.emit(self.prefix)
 
     def propose(self, most: int, drafted: int) -> Proposal:
         """At most `most` tokens of its text, else up to `drafted` of the drafter's.

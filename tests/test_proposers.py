@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.proposers import Reuse, Simulated, chance_for
+from model.proposers import Reuse, Simulated, chance_for, spliced
 
 TEXT = st.lists(st.integers(0, 5), max_size=25)
 
@@ -57,6 +57,39 @@ def test_the_place_is_the_best_aligned(draft: list[int], emitted: list[int], lim
     best = min(distance(emitted, draft[:k]) for k in range(len(draft) + 1))
     assert distance(emitted, chosen) == best
     assert reuse.propose(limit) == proposal[:limit]
+
+
+@given(st.lists(st.integers(1, 50), unique=True, min_size=3), st.integers(0, 20))
+def test_a_reading_goes_on_behind_what_was_said(text: list[int], said: int) -> None:
+    """Of the same words nothing is lost or doubled, whether the hypothesis had ended or not."""
+    whole = [*text, 0]
+    assert spliced(text[:said], whole, eot=0) == whole
+    assert spliced([*text[:said], 0], whole, eot=0) == whole
+
+
+def test_what_was_said_outweighs_a_reading_of_it() -> None:
+    """But for its last two tokens, where the audio broke off."""
+    assert spliced([1, 2, 3, 4, 98, 99], [1, 7, 3, 4, 5, 6, 8, 0], eot=0) == [
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+        8,
+        0,
+    ]
+
+
+def test_a_draft_that_fits_nowhere_falls_silent_for_a_while() -> None:
+    """One miss is a repaired word; after the next it says nothing for 1, 3, 7 … rounds."""
+    reuse = Reuse(range(1, 40))
+    silent = []
+    for _ in range(12):
+        proposal = reuse.propose(1)
+        silent.append(not proposal)
+        reuse.emit([99])
+    assert silent == [False, False, True, False, True, True, True, False, *[True] * 4]
 
 
 @given(TEXT, st.integers(1, 8), st.floats(0, 1), st.integers(0, 9))

@@ -64,8 +64,10 @@ def learned(taught: list[Trajectory]) -> ReaderStudent:
     return pupil
 
 
-def test_the_walk_is_what_the_engine_does(tmp_path: Path) -> None:
+def test_the_walk_is_what_the_engine_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same reader over the same audio: as many passes, and as many tokens accepted."""
+    # As `judge` computes: in int8, which serves, a near tie may fall the other way.
+    monkeypatch.setattr("model.draft_memory.missing_instructions", lambda: ["any"])
     kept, _ = teach(teacher(), passages(tmp_path, 24), "en")
     pairs = [(one, t) for one, t in kept if len(t.tokens) < 32]
     network = learned([t for _, t in pairs]).network.eval()

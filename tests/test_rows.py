@@ -15,8 +15,9 @@ AUDIO = np.zeros(100, np.float32)
 
 def row(draft: list[int] | None = None, *, context: int = 64, **asked: Any) -> Row:
     request = Request(AUDIO, **asked)
-    one = Row(request, "en", None if draft is None else Reuse(draft))
+    one = Row(request, "en")
     one.open(TOKENS, context)
+    one.follow(None if draft is None else Reuse(draft))
     return one
 
 
