@@ -84,12 +84,17 @@ def run(args: argparse.Namespace) -> int:
             precision=settings.precision,
         )
 
-    async def main() -> None:
-        await serve(Daemon(settings, load_engine, inherited=inherited), manager, read)
+    async def main() -> bool:
+        daemon = Daemon(settings, load_engine, inherited=inherited)
+        await serve(daemon, manager, read)
+        return daemon.abandoned
 
     try:
         detector(settings.vad, settings.vad_mode)  # what is missing is told before anybody connects
-        asyncio.run(main())
+        if asyncio.run(main()):
+            # The interpreter must not be taken down under a thread that computes: torch would abort.
+            logging.shutdown()
+            os._exit(0)
     except config.ConfigError as error:
         return _fail(str(error), 2)
     except (DetectorError, ListenError, ModelError) as error:

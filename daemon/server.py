@@ -91,6 +91,8 @@ class Daemon:
         )
         self.ready = asyncio.Event()
         """Set when clients are welcome."""
+        self.abandoned = False
+        """Whether `run` has left the engine's thread behind, at work."""
 
     @property
     def port(self) -> int:
@@ -118,7 +120,8 @@ class Daemon:
             await self._drain()
             # An engine that is still loading cannot be interrupted; its thread ends with the process.
             patience = LAST_ROUND if self._service is not None else 0.0
-            if not await asyncio.to_thread(self._scheduler.stop, patience) and patience:
+            self.abandoned = not await asyncio.to_thread(self._scheduler.stop, patience)
+            if self.abandoned and patience:
                 logger.error("the engine hangs in a round and is abandoned")
             if self._transcripts is not None:
                 await asyncio.to_thread(self._transcripts.stop)

@@ -373,6 +373,7 @@ async def test_stop_does_not_wait_for_a_model_that_is_loading() -> None:
     await daemon.start()
     daemon.stop()
     await asyncio.wait_for(daemon.run(), PATIENCE)
+    assert daemon.abandoned
     engine.finish_warm_up()
     await until(lambda: all(thread.name != "engine" for thread in threading.enumerate()))
 
