@@ -3,8 +3,8 @@
     python -m tests.bench_reuse [--model base] [--files N]
 
 Each LibriSpeech test-other recording is decoded as it would be live: a partial every half second on
-the fitted window, then the final on the full one. Both ways in one run, file by file in turn; the
-texts must be the same. Writes docs/reuse.json.
+the fitted window, then the final on the full one. All ways in one run, file by file in turn; the
+finals must be the same. Writes docs/reuse.json.
 """
 
 import argparse
@@ -14,10 +14,14 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from model.engine import Engine
 from model.load import load
 from model.mel import SAMPLE_RATE
 from model.requests import Request
+from model.trained import bundled, load_drafter, load_reader
 from tests.audio import recordings
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "reuse.json"
@@ -41,47 +45,75 @@ class Tally:
         }
 
 
+@dataclass(frozen=True)
+class Way:
+    """An engine, and whether it is told what was said before."""
+
+    engine: Engine
+    reuses: bool
+
+    def live(self, audio: NDArray[np.float32], tallies: dict[str, Tally]) -> tuple[int, ...]:
+        """Partials, then the final; its tokens."""
+        tokens: tuple[int, ...] = ()
+        for stop in [*range(STEP, len(audio), STEP), len(audio)]:
+            final = stop == len(audio)
+            request = Request(
+                audio[:stop],
+                language="en",
+                fitted_window=not final,
+                previous=tokens if self.reuses else (),
+            )
+            began = time.perf_counter()
+            (said,) = self.engine.transcribe([request])
+            tally = tallies["final" if final else "partial"]
+            tally.seconds.append(time.perf_counter() - began)
+            tally.passes.append(said.rounds + 1)
+            tokens = said.tokens
+        return tokens
+
+
+def ways(model: str) -> dict[str, Way]:
+    """Without and with reuse; and with the bundled networks, where there are any."""
+    checkpoint = load(model)
+    plain = Engine(checkpoint, slots=1)
+    made = {"plain": Way(plain, reuses=False), "reused": Way(plain, reuses=True)}
+    if (file := bundled(checkpoint, reads=True)) is not None:
+        reader = load_reader(file, checkpoint)
+        made["reused and read"] = Way(Engine(checkpoint, slots=1, reader=reader), reuses=True)
+        if (other := bundled(checkpoint)) is not None:
+            both = Engine(
+                checkpoint, slots=1, reader=reader, drafter=load_drafter(other, checkpoint)
+            )
+            made["reused, read and drafted"] = Way(both, reuses=True)
+    return made
+
+
 def main() -> None:
-    """Decode every file both ways."""
+    """Decode every file in every way."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="base")
     parser.add_argument("--files", type=int)
     args = parser.parse_args()
-    engine = Engine(load(args.model), slots=1)
-    engine.warm_up()
-    tallies = {(reused, kind): Tally() for reused in (False, True) for kind in ("partial", "final")}
+    each = ways(args.model)
+    for way in each.values():
+        way.engine.warm_up()
+    tallies = {name: {"partial": Tally(), "final": Tally()} for name in each}
     files = recordings(under="librispeech_testother_resemblyzer")[: args.files]
     different = 0
     for number, one in enumerate(files):
-        audio, finals = one.audio(), {}
-        for reused in (False, True) if number % 2 else (True, False):
-            previous: tuple[int, ...] = ()
-            stops = [*range(STEP, len(audio), STEP), len(audio)]
-            for stop in stops:
-                final = stop == len(audio)
-                request = Request(
-                    audio[:stop],
-                    language="en",
-                    fitted_window=not final,
-                    previous=previous if reused else (),
-                )
-                began = time.perf_counter()
-                (said,) = engine.transcribe([request])
-                tally = tallies[reused, "final" if final else "partial"]
-                tally.seconds.append(time.perf_counter() - began)
-                tally.passes.append(said.rounds + 1)
-                previous = said.tokens
-            finals[reused] = previous
-        different += finals[True] != finals[False]
+        order = [*each][number % len(each) :] + [*each][: number % len(each)]
+        finals = {each[name].live(one.audio(), tallies[name]) for name in order}
+        different += len(finals) > 1
         print(number + 1, one.name, different, flush=True)
-    facts: dict[str, object] = {
-        f"{kind} {'with' if reused else 'without'} reuse": tally.facts()
-        for (reused, kind), tally in tallies.items()
-    }
-    for kind in ("partial", "final"):
-        with_reuse, without = (statistics.mean(tallies[r, kind].passes) for r in (True, False))
-        facts[f"{kind} passes, with to without"] = with_reuse / without
-    facts["files"], facts["finals that differ"] = len(files), different
+    facts: dict[str, object] = {"files": len(files), "finals that differ": different}
+    for name, told in tallies.items():
+        facts[name] = {kind: tally.facts() for kind, tally in told.items()}
+        for kind, tally in told.items():
+            passes = statistics.mean(tally.passes) / statistics.mean(tallies["plain"][kind].passes)
+            seconds = statistics.median(tally.seconds) / statistics.median(
+                tallies["plain"][kind].seconds
+            )
+            facts[f"{kind}s, {name} to plain"] = {"passes": passes, "time": seconds}
     results = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
     RESULTS.write_text(json.dumps(results | {args.model: facts}, indent=1) + "\n")
 
