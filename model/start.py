@@ -50,11 +50,11 @@ def start(
     trained = None if drafts is None else load_drafter(drafts, checkpoint)
     taught = None if reads is None else load_reader(reads, checkpoint)
     dtype = torch.float32 if device == "cpu" else torch.float16
-    caches = Cache.bytes_for(
-        checkpoint.config,
-        slots + (0 if device == "cpu" else STAGED),
-        MIXED_IN if precision == "int8" else dtype,
-    )
+    rooms = slots + (0 if device == "cpu" else STAGED)
+    mixed = MIXED_IN if precision == "int8" else dtype
+    caches = Cache.bytes_for(checkpoint.config, rooms, mixed, checkpoint.config.decoder_layers)
+    if trained is not None:
+        caches += Cache.bytes_for(checkpoint.config, rooms, dtype, trained.layers)
     weights = _weight_bytes(checkpoint.weights, dtype, device, precision)
     free = _free_bytes(device)
     sizes = (

@@ -44,6 +44,12 @@ class Trained:
     network: ParallelDrafter | SpeechDraft
     acceptance: tuple[float, ...]
 
+    @property
+    def layers(self) -> int:
+        """Layers that remember something of every slot."""
+        plan = self.network.architecture
+        return plan.layers if isinstance(plan, Architecture) else 1
+
     def over_slots(self, whisper: Whisper, bias: Tensor, slots: int, *, packed: bool) -> SlotSide:
         """It at work for `slots` utterances. Arguments as for `model.draft_memory.DraftMemory`."""
         match self.network:

@@ -63,10 +63,10 @@ class Cache:
         return cls(keys(positions), zeros(positions, width), keys(states), zeros(states, width))
 
     @staticmethod
-    def bytes_for(config: WhisperConfig, slots: int, dtype: torch.dtype) -> int:
-        """What `allocate` would take, but for the spare positions."""
+    def bytes_for(config: WhisperConfig, slots: int, dtype: torch.dtype, layers: int) -> int:
+        """What a cache of so many layers takes, but for spare positions."""
         positions = config.max_target_positions + config.max_source_positions
-        return int(2 * config.decoder_layers * slots * positions * config.d_model * dtype.itemsize)
+        return int(2 * layers * slots * positions * config.d_model * dtype.itemsize)
 
     def rows(self, first: int, last: int) -> "Cache":
         """The same memory, restricted to slots first … last - 1."""

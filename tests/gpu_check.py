@@ -140,6 +140,7 @@ def measure(trial: Trial) -> dict[str, Any]:
             trial.checkpoint.config,
             most,
             torch.float16 if trial.device == "cuda" else torch.float32,
+            trial.checkpoint.config.decoder_layers,
         ),
         "engine_and_capture_seconds": capture_seconds,
         "graphs": len(captured.engine.runner.graphs),

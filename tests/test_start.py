@@ -1,4 +1,5 @@
 import logging
+import re
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,17 @@ def test_a_drafter_is_taken_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(trained, "BUNDLED", file.parent)
     assert start(model, device="cpu", slots=1).drafter == "swift"
     assert start(model, device="cpu", slots=1, drafter="none").drafter is None
+
+
+def test_a_drafters_memory_counts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It has as many layers as the tiny target: twice the memory for slots."""
+    model, file = str(save_transformers(tmp_path)), tmp_path / "swift.safetensors"
+    save_network(file, network(), target=load(model).fingerprint, acceptance=[0.5] * 4)
+    with caplog.at_level(logging.INFO, logger="model"):
+        start(model, device="cpu", slots=96, drafter="none")
+        start(model, device="cpu", slots=96, drafter=str(file))
+    alone, both = (int(found) for found in re.findall(r"and (\d+) MiB for 96 slots", caplog.text))
+    assert both == 2 * alone
 
 
 def test_another_models_drafter_is_refused(tmp_path: Path) -> None:
