@@ -102,7 +102,7 @@ def test_a_drafters_memory_counts(tmp_path: Path, caplog: pytest.LogCaptureFixtu
         start(model, device="cpu", slots=96, drafter="none")
         start(model, device="cpu", slots=96, drafter=str(file))
     alone, both = (int(found) for found in re.findall(r"and (\d+) MiB for 96 slots", caplog.text))
-    assert both == 2 * alone
+    assert abs(both - 2 * alone) <= 1  # each is rounded
 
 
 def test_another_models_drafter_is_refused(tmp_path: Path) -> None:
