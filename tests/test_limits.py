@@ -100,10 +100,10 @@ async def test_an_idle_session_is_ended_with_all_that_was_spoken() -> None:
 async def test_who_waits_for_finals_is_not_idle() -> None:
     engine = ScriptedEngine()
     engine.hold()
-    async with serving(engine, idle_seconds=0.1) as daemon, calling(daemon) as client:
+    async with serving(engine, idle_seconds=0.7) as daemon, calling(daemon) as client:
         await client.say(Start(partials=False), sentence(), Stop())
         await until(engine.entered.is_set)
-        await asyncio.sleep(0.4)  # several times as long
+        await asyncio.sleep(1.5)  # twice as long
         engine.release()
         await client.hear_all()
         assert await client.hang_up() == (1000, "")
