@@ -55,6 +55,9 @@ ENGINES = (
 )
 
 
+IN_PREFILL = ("again", "reader", "both", "int8-reader", "int8-both")
+"""Those whose prefill verifies a text, so that tokens a later pass say little."""
+
 OTHER_TARGET = ("int8", "int8-oracle", "int8-drafter", "int8-reader", "int8-both")
 """Captiond's engines whose encoder is not the one that `Field.encoding` times."""
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from model.bench_clips import Clip
 from model.bench_contenders import Captiond, Desk, greedy, simulated, truth_of
-from model.bench_field import ENGINES, OTHER_TARGET, Field, about
+from model.bench_field import ENGINES, IN_PREFILL, OTHER_TARGET, Field, about
 from model.bench_race import (
     Contender,
     Reading,
@@ -62,7 +62,7 @@ def _row(clips: Sequence[Clip], track: Track, base: Track, encoding: Track) -> d
     row: dict[str, Any] = {"engine": track.name, **_speed(clips, track)}
     row["unit_seconds"] = track.seconds.round(5).tolist()
     row["gain"] = _gain(base.seconds, track.seconds)
-    rounds = rounds_of(track.readings, drafted_in_prefill=track.name == "again")
+    rounds = rounds_of(track.readings, drafted_in_prefill=track.name in IN_PREFILL)
     if rounds is not None:
         row |= asdict(rounds)
     if rounds is not None and track.name not in OTHER_TARGET:

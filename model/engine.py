@@ -254,7 +254,8 @@ class Engine:
             tokens, logprobs = pairs[: int(emitted)], pairs[len(pairs) // 2 :][: int(emitted)]
             row.take(proposal, [int(token) for token in tokens], int(accepted), logprobs)
             if proposal.drafted and self._pace is not None and not row.sampled:
-                self._pace.learn(proposal.drafted, int(accepted))
+                # What lies behind an accepted end was never judged.
+                self._pace.learn(min(proposal.drafted, int(emitted)), int(accepted))
         # Only now that every row knows its length may rows be moved.
         for row in [row for row in rows if row.finished(self.tokens.eot)]:
             slot = self._rows.index(row)

@@ -10,7 +10,7 @@ def test_a_walk_by_hand() -> None:
     matches = torch.tensor(
         [[1, 1, 0], [0, 0, 0], [1, 1, 1], [0, 1, 1], [1, 1, 0], [1, 0, 0]], dtype=torch.bool
     )
-    assert walk(matches) == Score(6, accepted=(2, 0, 2), proposed=(3, 3, 3))
+    assert walk(matches) == Score(proposed=(3, 3, 3), accepted=(2, 0, 2), emitted=(3, 1, 2))
 
 
 @given(st.lists(st.lists(st.booleans(), min_size=3, max_size=3), min_size=1, max_size=30))
@@ -26,9 +26,9 @@ def test_a_walk_emits_every_token_once(rows: list[list[bool]]) -> None:
 
 def test_figures_follow_from_the_counts() -> None:
     """α of all that was proposed, τ of all that was emitted."""
-    score = together([Score(9, (3, 1, 2), (3, 3, 3)), Score(6, (0,), (3,))])
+    score = together([Score((3, 3, 3), (3, 1, 2), (4, 2, 2)), Score((3,), (0,), (1,))])
     assert score.rounds == 4
-    assert score.tau == 3.75
+    assert score.tau == 2.25
     assert score.alpha == 0.5
-    assert score.acceptance(3) == (0.75, 2 / 3, 0.5)
+    assert score.acceptance(3) == (0.75, 2 / 3, 1.0)
     assert together([]).acceptance(2) == (0.0, 0.0)

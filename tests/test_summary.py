@@ -25,9 +25,8 @@ ENTRIES = [
     entry("made", "CC0", 360.0, "t"),
     entry("read", "CC BY 4.0", 1800.0),
 ]
-SCORE = Score(
-    250, accepted=(4,) * 10 + (3,) * 10 + (2,) * 20 + (1,) * 40 + (0,) * 20, proposed=(4,) * 100
-)
+ACCEPTED = (4,) * 10 + (3,) * 10 + (2,) * 20 + (1,) * 40 + (0,) * 20
+SCORE = Score((4,) * 100, ACCEPTED, tuple(count + 1 for count in ACCEPTED))
 
 
 def test_hours_are_summed_by_source_and_licence() -> None:

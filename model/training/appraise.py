@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from model.training.train import count
+
 if TYPE_CHECKING:
     from model.training.corpus import Passage
     from model.training.teacher import Teacher, Trajectory
@@ -31,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     evaluate.add_argument("--model", help="default: the one that it was trained for")
     evaluate.add_argument("--language", default="en", help="default: en")
-    evaluate.add_argument("--limit", type=int, help="recordings at most (default: all)")
+    evaluate.add_argument("--limit", type=count, help="recordings at most (default: all)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -47,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
             sys.stdout.write(f"{describe_file(args.file, facts)}\n")
         else:
             sys.stdout.write(f"{_evaluate(args, args.model or facts.get('model', 'base'))}\n")
-    except (CorpusError, ModelError) as error:
+    except (CorpusError, ModelError, OSError) as error:
         sys.stderr.write(f"captiond drafter: {error}\n")
         return 1
     return 0

@@ -70,7 +70,12 @@ def create(directory: Path, facts: Facts) -> None:
                 f"passages, taps {list(known.taps)}): name another directory, or delete it"
             )
         return
-    replace_text(path, json.dumps({k: v for k, v in asdict(facts).items() if v is not None}))
+    try:
+        replace_text(path, json.dumps({k: v for k, v in asdict(facts).items() if v is not None}))
+    except FileNotFoundError:
+        # Another process of the same run was quicker to rename what both had written.
+        if not path.exists():
+            raise
 
 
 def read_facts(directory: Path) -> Facts:
@@ -116,9 +121,23 @@ def write_shard(
         save_file(tensors, temporary, metadata)
 
 
+def _shards(directory: Path) -> list[Path]:
+    """Those that there are; a drafter may lie beside them."""
+    return sorted(path for path in directory.glob("*.safetensors") if path.stem.isdecimal())
+
+
+def lacking(directory: Path) -> int:
+    """How many of its passages are not there yet. Raises CacheError."""
+    there = 0
+    for path in _shards(directory):
+        told = _metadata(path)
+        there += len(json.loads(told["rows"])) + sum(json.loads(told["excluded"]).values())
+    return read_facts(directory).passages - there
+
+
 def entries(directory: Path) -> Iterator[Entry]:
     """Every trajectory in the shards that there are. Raises CacheError for a broken shard."""
-    for path in sorted(directory.glob("*.safetensors")):
+    for path in _shards(directory):
         for index, row in enumerate(json.loads(_metadata(path)["rows"])):
             yield Entry(shard=path, index=index, **row)
 
@@ -132,7 +151,7 @@ def excluded(directory: Path) -> Counter[str]:
     """How many recordings and passages were left out, by reason. Raises CacheError."""
     noted = directory / "left_out.json"
     counts = Counter(json.loads(noted.read_text(encoding="utf-8")) if noted.exists() else {})
-    for path in sorted(directory.glob("*.safetensors")):
+    for path in _shards(directory):
         counts.update(json.loads(_metadata(path)["excluded"]))
     return counts
 

@@ -198,7 +198,7 @@ def _in_place(place: Path, language: str, use: str) -> Iterator[Recording]:
     if place.is_file() and place.suffix.lower() == ".tsv":
         return _in_manifest(place, language, use)
     if place.is_file() and place.suffix.lower() in _LISTS:
-        lines = place.read_text(encoding="utf-8").splitlines()
+        lines = _text(place).splitlines()
         named = (place.parent / line.strip() for line in lines if line.strip())
         return _in_files(named, place.stem)
     if not place.is_dir():
@@ -212,22 +212,32 @@ def _in_place(place: Path, language: str, use: str) -> Iterator[Recording]:
 
 
 def _in_manifest(path: Path, language: str, use: str) -> Iterator[Recording]:
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
-        if "path" not in (rows.fieldnames or ()):
-            raise CorpusError(f"{path} has no header with a column `path`")
-        for row in rows:
-            if row.get("use", use) != use or row.get("language", language) != language:
-                continue
-            audio = path.parent / row["path"]
-            yield Recording(
-                origin=row["path"],
-                seconds=_stated(row.get("seconds"), path, rows.line_num) or _seconds(audio),
-                speaker=row.get("speaker") or audio.parent.name,
-                licence=row.get("licence") or "not stated",
-                source=(row.get("source") or path.parent.name).partition(":")[0],
-                content=audio,
-            )
+    lines = io.StringIO(_text(path), newline="")
+    rows = csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+    if "path" not in (rows.fieldnames or ()):
+        raise CorpusError(f"{path} has no header with a column `path`")
+    for row in rows:
+        if row.get("use", use) != use or row.get("language", language) != language:
+            continue
+        audio = path.parent / row["path"]
+        yield Recording(
+            origin=row["path"],
+            seconds=_stated(row.get("seconds"), path, rows.line_num) or _seconds(audio),
+            speaker=row.get("speaker") or audio.parent.name,
+            licence=row.get("licence") or "not stated",
+            source=(row.get("source") or path.parent.name).partition(":")[0],
+            content=audio,
+        )
+
+
+def _text(path: Path) -> str:
+    try:
+        text = path.read_bytes().decode()
+    except UnicodeDecodeError as error:
+        raise CorpusError(f"{path} is no UTF-8 text: {error}") from None
+    if "\0" in text:
+        raise CorpusError(f"{path} is no text: it holds a byte of value 0")
+    return text
 
 
 def _stated(seconds: str | None, path: Path, line: int) -> float | None:

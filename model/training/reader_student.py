@@ -65,15 +65,14 @@ class ReaderStudent(Student):
         names = [self._ids[place] if place >= 0 else NOTHING for place in best]
         reading = Reuse([*collapse(names), self._eot])
         truth = [*batch.anchors[0].tolist(), self._eot]
-        done, accepted, proposed = 0, list[int](), list[int]()
-        while done < len(truth):
+        proposed, accepted, emitted = list[int](), list[int](), list[int]()
+        while (done := sum(emitted)) < len(truth):
             rest = truth[done:]
-            draft = reading.propose(BLOCK if done else len(truth))
+            draft = reading.propose(BLOCK if done else len(names) + 1)
             agree = [a == b for a, b in zip(draft, rest, strict=False)]
             kept = [*agree, False].index(False)
             proposed.append(len(draft))
             accepted.append(kept)
-            emitted = rest[: kept + 1]
-            reading.emit(emitted)
-            done += len(emitted)
-        return Score(len(truth), tuple(accepted), tuple(proposed))
+            emitted.append(len(rest[: kept + 1]))
+            reading.emit(rest[: kept + 1])
+        return Score(tuple(proposed), tuple(accepted), tuple(emitted))

@@ -10,14 +10,19 @@ from torch import Tensor
 class Score:
     """Rounds of one transcript, or of many (Whisper-Flash A.1).
 
-    tokens: emitted in all of them. accepted, proposed: candidates, round by round. A drafter's rounds
-    begin behind the prefill, whose one token is none of these; a reading's with the prefill, which
-    verifies it.
+    Round by round: candidates, those accepted, and the tokens emitted: one more, but where an end of
+    transcript was accepted. A drafter's rounds begin behind the prefill, whose one token is none of
+    these; a reading's with the prefill, which verifies it.
     """
 
-    tokens: int
-    accepted: tuple[int, ...]
     proposed: tuple[int, ...]
+    accepted: tuple[int, ...]
+    emitted: tuple[int, ...]
+
+    @property
+    def tokens(self) -> int:
+        """Emitted in all rounds."""
+        return sum(self.emitted)
 
     @property
     def rounds(self) -> int:
@@ -35,18 +40,24 @@ class Score:
         return sum(self.accepted) / max(1, sum(self.proposed))
 
     def acceptance(self, positions: int) -> tuple[float, ...]:
-        """Share of candidates accepted at each of the first positions, given those before it."""
-        reached = [sum(count >= n for count in self.accepted) for n in range(positions + 1)]
-        return tuple(reached[n + 1] / max(1, reached[n]) for n in range(positions))
+        """Share of candidates accepted at each of the first positions, given those before it.
+
+        What lies behind an accepted end counts nowhere.
+        """
+        shares = []
+        for n in range(positions):
+            judged = sum(count > n for count in self.emitted)
+            shares.append(sum(count > n for count in self.accepted) / max(1, judged))
+        return tuple(shares)
 
 
 def together(scores: Iterable[Score]) -> Score:
     """Many walks as one."""
     each = list(scores)
     return Score(
-        tokens=sum(score.tokens for score in each),
-        accepted=tuple(count for score in each for count in score.accepted),
-        proposed=tuple(count for score in each for count in score.proposed),
+        tuple(count for score in each for count in score.proposed),
+        tuple(count for score in each for count in score.accepted),
+        tuple(count for score in each for count in score.emitted),
     )
 
 
@@ -56,9 +67,9 @@ def walk(matches: Tensor) -> Score:
     matches: bool [n, block], of the anchors at the first, second … emitted token.
     """
     prefixes = matches.long().cumprod(1).sum(1).tolist()
-    place, accepted = 0, []
-    while place < len(prefixes):
+    accepted, emitted = list[int](), list[int]()
+    while (place := sum(emitted)) < len(prefixes):
         accepted.append(int(prefixes[place]))
         # Nothing lies behind the end: there an accepted end of transcript has no bonus.
-        place += min(accepted[-1] + 1, len(prefixes) - place)
-    return Score(len(prefixes), tuple(accepted), (matches.shape[1],) * len(accepted))
+        emitted.append(min(accepted[-1] + 1, len(prefixes) - place))
+    return Score((matches.shape[1],) * len(accepted), tuple(accepted), tuple(emitted))

@@ -3,6 +3,7 @@
 Every draw is a function of seed and step; what becomes of a batch is `trainer`'s.
 """
 
+import logging
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -17,6 +18,8 @@ from model.training.cache import CacheError, Entry, Facts
 from model.training.packing import Batch, draw_anchors, pack
 from model.training.recipe import Recipe
 from model.training.teacher import Trajectory
+
+logger = logging.getLogger(__name__)
 
 _LONGEST_SPAN = 12  # states: a quarter of a second
 
@@ -37,7 +40,7 @@ class Shelf:
                 f"the caches lack the taps {sorted(missing)}: they have {facts[0].taps}"
             )
         self.facts: Facts = facts[0]
-        first, *others = (list(cache.entries(directory)) for directory in directories)
+        first, *others = (_whole(directory) for directory in directories)
         kept = _held_out({_speaker(entry) for entry in first}, recipe.held_out)
         self.held_out = [entry for entry in first if _speaker(entry) in kept]
         self.validation = _spread(self.held_out, recipe.validation)
@@ -61,8 +64,18 @@ class Shelf:
         return counts
 
 
+def _whole(directory: Path) -> list[Entry]:
+    """All that a cache holds; logged where that is not all that it is of."""
+    found = list(cache.entries(directory))
+    lacking = cache.lacking(directory)
+    if lacking:
+        logger.warning("%s lacks %d of its passages: not all was distilled", directory, lacking)
+    return found
+
+
 def _speaker(entry: Entry) -> str:
-    return f"{entry.source}/{entry.speaker}"
+    """By name alone: one corpus may come from several sources, one voice read several books."""
+    return entry.speaker
 
 
 def _held_out(speakers: set[str], share: float) -> set[str]:
@@ -77,8 +90,8 @@ def _held_out(speakers: set[str], share: float) -> set[str]:
 
 def _spread(entries: list[Entry], count: int) -> list[Entry]:
     """At most `count`, evenly from all."""
-    step = max(1, len(entries) // max(1, count))
-    return entries[::step][:count]
+    count = min(count, len(entries))
+    return [entries[n * len(entries) // count] for n in range(count)]
 
 
 def draft_vocabulary(counts: Counter[int], coverage: float) -> tuple[int, ...] | None:

@@ -80,20 +80,20 @@ def _add_recipe_arguments(parser: argparse.ArgumentParser) -> None:
         "for a reader of the encoder (default: the last three; of a Speech-Draft, which has one "
         "layer, the last)",
     )
-    parser.add_argument("--steps", type=_count, default=4000, help="default: %(default)s")
+    parser.add_argument("--steps", type=count, default=4000, help="default: %(default)s")
     parser.add_argument(
-        "--batch", type=_count, default=4, help="passages in a step of a process (default: 4)"
+        "--batch", type=count, default=4, help="passages in a step of a process (default: 4)"
     )
     parser.add_argument(
-        "--anchors", type=_count, default=16, help="blocks of a passage in a step (default: 16)"
+        "--anchors", type=count, default=16, help="blocks of a passage in a step (default: 16)"
     )
     parser.add_argument(
         "--rate", type=_positive, default=6e-4, help="highest learning rate (default: %(default)s)"
     )
-    parser.add_argument("--block", type=_count, default=8, help="candidates (default: 8)")
+    parser.add_argument("--block", type=count, default=8, help="candidates (default: 8)")
     parser.add_argument(
         "--coverage",
-        type=_share,
+        type=_coverage,
         default=0.999,
         help="share of the data's tokens that the drafter can propose; 1 for the model's whole "
         "vocabulary (default: %(default)s)",
@@ -302,7 +302,8 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(","))
 
 
-def _count(text: str) -> int:
+def count(text: str) -> int:
+    """A flag's whole number from 1 on. Raises argparse.ArgumentTypeError, or ValueError."""
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError("at least 1 is wanted")
@@ -328,3 +329,9 @@ def _share(text: str) -> float:
     if not 0.0 <= number <= 1.0:
         raise argparse.ArgumentTypeError(f"{text} is not within 0 … 1")
     return number
+
+
+def _coverage(text: str) -> float:
+    if not _share(text):
+        raise argparse.ArgumentTypeError("a vocabulary of no tokens proposes nothing")
+    return _share(text)

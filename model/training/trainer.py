@@ -1,4 +1,4 @@
-"""The training loop: caches in, checkpoints and the best drafter out; stops and goes on at any step.
+"""The training loop: caches in, checkpoints and the best network out; stops and goes on at any step.
 
 Every draw is a function of (seed, step), so that a resumed run is the uninterrupted one.
 """
@@ -44,9 +44,9 @@ class Stopped(Exception):  # noqa: N818  (nothing went wrong)
 class Trainer:
     """One training run in a directory: `run` begins it, or goes on from its last checkpoint.
 
-    The directory gets checkpoint.pt, vocabulary.json, curve.json, and best.safetensors: the drafter
-    of the best validation so far. Raises CacheError for caches of another target, or that hold too
-    little.
+    The directory gets run.json, checkpoint.pt, vocabulary.json, curve.json, and best.safetensors:
+    the network of the best validation so far. Raises CacheError for caches of another target or that
+    hold too little, and for a directory that holds a run of other things.
     """
 
     def __init__(
@@ -59,6 +59,7 @@ class Trainer:
                 f"the caches were made for {self.shelf.facts.model}, not for {checkpoint.name}"
             )
         directory.mkdir(parents=True, exist_ok=True)
+        self._belong(caches)
         self._accelerator = Accelerator(
             mixed_precision="bf16",
             cpu=not torch.cuda.is_available(),
@@ -78,14 +79,32 @@ class Trainer:
         self._losses = torch.zeros((), device=self._device)
         self._counted = 0
 
+    def _belong(self, caches: Sequence[Path]) -> None:
+        """Raises CacheError where the directory holds a run of other things than these."""
+        told = {
+            "recipe": asdict(self._recipe),
+            "target": self._checkpoint.fingerprint,
+            "passages": [cache.read_facts(directory).listing for directory in caches],
+        }
+        path = self._directory / "run.json"
+        wanted = json.loads(json.dumps(told))
+        if path.exists() and (known := json.loads(path.read_text(encoding="utf-8"))) != wanted:
+            differ = ", ".join(key for key in wanted if known.get(key) != wanted[key])
+            raise CacheError(
+                f"{self._directory} holds a run of another {differ}: name another directory, or "
+                f"delete it. That one's recipe was {known.get('recipe')}"
+            )
+        replace_text(path, json.dumps(told, indent=1))
+
     def _vocabulary(self) -> tuple[int, ...] | None:
         """Chosen once for a run: a cache may have grown since it began."""
         path = self._directory / "vocabulary.json"
         if not path.exists():
             counts, every = self.shelf.counts(), None
             if self._recipe.kind == "reader":  # which writes no ends of transcripts
-                every = tuple(range(self._checkpoint.tokens.eot))
-                counts = Counter({token: n for token, n in counts.items() if token in every})
+                eot = self._checkpoint.tokens.eot
+                every = tuple(range(eot))
+                counts = Counter({token: n for token, n in counts.items() if token < eot})
             chosen = draft_vocabulary(counts, self._recipe.coverage) or every
             replace_text(path, json.dumps(chosen))
         known = json.loads(path.read_text(encoding="utf-8"))
@@ -95,8 +114,7 @@ class Trainer:
         """Train to the end; the last step's score on validation.
 
         stopping: asked after every step; where it is true in any process, Stopped is raised once a
-        checkpoint is written. Raises CacheError for a directory that holds another recipe's run,
-        OSError when the disk is full.
+        checkpoint is written. Raises CacheError for a broken checkpoint, OSError when the disk is full.
         """
         recipe, accelerator = self._recipe, self._accelerator
         student, optimizer = accelerator.prepare(self._student, self._new_optimizer())
@@ -125,8 +143,9 @@ class Trainer:
             if due or stop:
                 self._save(optimizer)
             if stop:
+                accelerator.wait_for_everyone()
                 raise Stopped(f"stopped after {self._done} of {recipe.steps} steps")
-        return now or self._validate()
+        return now or self._score()
 
     def _new_optimizer(self) -> torch.optim.AdamW:
         return torch.optim.AdamW(
@@ -159,16 +178,20 @@ class Trainer:
             self._accelerator.set_trigger()
         return bool(self._accelerator.check_trigger())
 
-    def _validate(self) -> Score:
-        """Walk the validation audio; keep the drafter if it is the best so far."""
+    def _score(self) -> Score:
+        """Walk the validation audio."""
         with self._accelerator.autocast():
-            now = score(
+            return score(
                 self._student,
                 map(cache.read, self.shelf.validation),
                 kept=self.shelf.facts.taps,
                 lookup=self._lookup,
                 device=self._device,
             )
+
+    def _validate(self) -> Score:
+        """Note what the validation audio says; keep the network if it is the best so far."""
+        now = self._score()
         facts = {"step": self._done, "tau": now.tau, "alpha": now.alpha}
         if self._counted:
             facts["loss"] = float(self._losses) / self._counted
@@ -199,7 +222,6 @@ class Trainer:
         with replacing(self._directory / "checkpoint.pt") as temporary:
             torch.save(
                 {
-                    "recipe": asdict(self._recipe),
                     "done": self._done,
                     "best": self._best,
                     "history": self._history,
@@ -217,14 +239,9 @@ class Trainer:
             return
         try:
             saved = torch.load(path, map_location=self._device, weights_only=True)
-        except (OSError, RuntimeError, pickle.UnpicklingError) as error:
+        except (OSError, EOFError, RuntimeError, pickle.UnpicklingError) as error:
             kind = type(error).__name__
             raise CacheError(f"the checkpoint {path} cannot be read ({kind}): delete it") from None
-        if Recipe(**saved["recipe"]) != self._recipe:
-            raise CacheError(
-                f"{self._directory} holds a run of another recipe: name another directory, or "
-                f"delete it. That one was {saved['recipe']}"
-            )
         self._student.network.load_state_dict(saved["network"])
         optimizer.load_state_dict(saved["optimizer"])
         self._done, self._best, self._history = saved["done"], saved["best"], saved["history"]
