@@ -94,6 +94,7 @@ def _target(runner: Runner, ms: Ms) -> list[dict[str, Any]]:
     """Passes of the target, output head included, by rows of the batch and new tokens of each."""
     state, whisper = runner.state, runner.whisper
     graphs = Graphs(state.lengths.device)
+    graphs.begin()
 
     def forward(tokens: Tensor, *, reach: int, heard: int) -> Tensor:
         rows = len(tokens)
@@ -134,6 +135,7 @@ def _draft(runner: Runner, tokens: TokenTable, ms: Ms) -> list[dict[str, Any]]:
     for vocabulary in (None, tuple(range(min(CUT, size)))):
         drafter = _fresh_drafter(runner, tokens, vocabulary)
         graphs = Graphs(runner.state.lengths.device)
+        graphs.begin()
 
         def forward(
             anchors: Tensor, *, reach: int, heard: int, drafter: SlotDrafter = drafter

@@ -65,7 +65,7 @@ def sample(probabilities: Tensor, draw: Tensor) -> Tensor:
     """Inverse-transform sampling: […, vocabulary] and […] float64 → […] int64.
 
     The weights need not sum to 1: their sum, in float64, scales the draw. A token of weight 0 is
-    never drawn; weights that are not finite give a token inside the vocabulary.
+    never drawn, but for a draw that rounds to 1; weights that are not finite give a token inside the vocabulary.
     """
     cumulated = probabilities.double().cumsum(-1)
     threshold = (draw * cumulated[..., -1]).unsqueeze(-1)

@@ -18,9 +18,9 @@ import numpy as np
 import torch
 
 from model.align import align
-from model.load import Checkpoint
+from model.load import Checkpoint, ModelError
 from model.mel import SAMPLE_RATE, SAMPLES_PER_STATE
-from model.pace import Pace
+from model.pace import Pace, ReadingPace
 from model.proposers import Proposer, Reuse, spliced
 from model.quantised import Precision
 from model.requests import Failure, Hypothesis, Request, TimedWord, as_tuple, check
@@ -29,6 +29,11 @@ from model.runner import BUCKETS, STAGED, Facts, Runner
 from model.trained import Trained, TrainedReader
 
 BLOCK = 8  # most candidates in a round
+
+
+def _spoken(request: Request) -> str:
+    """The language that is said to be spoken; empty where that is not known."""
+    return request.language if isinstance(request.language, str) else ""
 
 
 class Engine:
@@ -79,6 +84,7 @@ class Engine:
         self._heads = checkpoint.heads
         self._proposer = proposer
         self._pace: Pace | None = None
+        self._reading = ReadingPace()
         self._rows: list[Row] = []
         self._arrived: list[Request] = []
 
@@ -133,6 +139,8 @@ class Engine:
         Raises ValueError for the first request that cannot be decoded.
         """
         order = list(requests)
+        for request in order:
+            self.check(request)
         waiting, done = deque(order), dict[Request, Hypothesis]()
         while waiting or self.occupied:
             while waiting and self.occupied < self.slots:
@@ -148,21 +156,33 @@ class Engine:
     def warm_up(self) -> None:
         """Run every phase once, so that the first client does not pay for it.
 
-        Measures pass times, too, where a drafter's block has to be chosen.
+        Measures pass times, too, where a drafter's block has to be chosen. Raises ModelError when
+        memory runs out.
         """
-        if self.runner.static:
-            self.runner.capture(self.slots)
-        audio = np.zeros(SAMPLE_RATE, np.float32)
-        self.transcribe(Request(audio, fitted_window=fitted) for fitted in (False, True))
-        if self.runner.drafter is not None:
-            self._pace = self.runner.measured_pace(self.slots)
+        try:
+            if self.runner.static:
+                self.runner.capture(self.slots)
+            audio = np.zeros(SAMPLE_RATE, np.float32)
+            self.transcribe(Request(audio, fitted_window=fitted) for fitted in (False, True))
+            if self.runner.drafter is not None:
+                self._pace = self.runner.measured_pace(self.slots)
+        except torch.OutOfMemoryError as error:
+            raise ModelError(
+                f"{self.slots} slots of the model {self.name} do not fit the device's memory once "
+                f"they are at work: take fewer ({str(error).splitlines()[0]})"
+            ) from None
 
     def _prefill_in_memory(
         self, requests: list[Request], states: int
     ) -> list[Hypothesis | Failure]:
         """Prefill; when memory runs out first in halves, then without the drafter."""
-        with suppress(torch.OutOfMemoryError):
-            return self._prefill(requests, states)
+        try:
+            rows, proposals, facts = self._prefill(requests, states)
+        except torch.OutOfMemoryError:
+            pass
+        else:
+            self._rows += rows
+            return self._deliver(rows, proposals, facts)
         # Only here, behind the exception, is the failed batch's memory free again.
         if len(requests) > 1:
             half = len(requests) // 2
@@ -172,7 +192,7 @@ class Engine:
         if self._give_up_drafter():
             return self._prefill_in_memory(requests, states)
         # What runs goes on; nothing is added to it any more.
-        self.slots = max(len(self._rows), 1)
+        self.slots = self.runner.fitting(max(len(self._rows), 1))
         return [Failure(requests[0], "the device's memory is exhausted")]
 
     def _round_in_memory(self) -> list[Hypothesis | Failure]:
@@ -180,11 +200,18 @@ class Engine:
 
         Rows behind the first `slots` wait until others have finished; nothing is lost.
         """
-        with suppress(torch.OutOfMemoryError):
-            return self._round()
+        try:
+            proposals, facts = self._round()
+        except torch.OutOfMemoryError:
+            pass
+        else:
+            advanced = self._rows[: len(facts)]
+            for row in advanced:
+                row.rounds += 1
+            return self._deliver(advanced, proposals, facts)
         rows = min(self.slots, len(self._rows))
         if rows > 1:
-            self.slots = self.runner.split(rows)
+            self.slots = self.runner.fitting(rows // 2)
         elif not self._give_up_drafter():
             row = self._rows[0]
             self._free(0)
@@ -196,20 +223,27 @@ class Engine:
         self.drafter = self._pace = None
         return self.runner.give_up_drafter()
 
-    def _prefill(self, requests: list[Request], states: int) -> list[Hypothesis | Failure]:
-        """Give `requests` the slots behind the last row and emit the first tokens of each."""
+    def _prefill(
+        self, requests: list[Request], states: int
+    ) -> tuple[list[Row], list[Proposal], list[Facts]]:
+        """Decode the first tokens of `requests`, in the slots behind the last row."""
         slot = len(self._rows)
         rows = [self._row(request) for request in requests]
-        for row, reading in zip(rows, self.runner.hear(rows, slot, states), strict=True):
+        read = any(self._worth_reading(request) for request in requests)
+        for row, reading in zip(rows, self.runner.hear(rows, slot, states, read), strict=True):
             row.follow(self._proposer_of(row, reading))
-        proposals = [row.propose(row.budget, 0) for row in rows]
-        facts = self.runner.open(rows, proposals, slot, states)
-        self._rows += rows
-        return self._deliver(rows, proposals, facts)
+        proposals = [row.propose(row.budget) for row in rows]
+        return rows, proposals, self.runner.open(rows, proposals, slot, states)
 
     def _row(self, request: Request) -> Row:
         wanted = as_tuple(request.language) or tuple(self.languages)
         return Row(request, wanted[0] if len(wanted) == 1 else None)
+
+    def _worth_reading(self, request: Request) -> bool:
+        """A reader writes down what is said; it does not translate."""
+        if request.task != "transcribe" or self._proposer is not None:
+            return False
+        return self._reading.choose(_spoken(request))
 
     def _proposer_of(self, row: Row, reading: list[int]) -> Proposer | None:
         # Where a drafter draws for a sampled row, its text must follow from its seed, and not from
@@ -220,30 +254,32 @@ class Engine:
         previous = () if drawn else row.request.previous
         if not reading:
             return Reuse(previous) if previous else None
+        row.read = not previous
         whole = [*reading, self.tokens.eot]
         return Reuse(spliced(previous, whole, self.tokens.eot) if previous else whole)
 
-    def _round(self) -> list[Hypothesis | Failure]:
-        """Every row proposes, one target pass verifies, what was accepted is emitted."""
+    def _round(self) -> tuple[list[Proposal], list[Facts]]:
+        """Every row proposes, one target pass verifies."""
         rows = self._rows[: self.slots]
-        k, fixed = self._blocks(rows)
-        proposals = [row.propose(self.runner.block, fixed if row.sampled else k) for row in rows]
-        facts = self.runner.round(rows, proposals)
-        for row in rows:
-            row.rounds += 1
-        return self._deliver(rows, proposals, facts)
+        proposals = [row.propose(self.runner.block) for row in rows]
+        if self.runner.drafter is not None:
+            proposals = self._drafted(rows, proposals)
+        return proposals, self.runner.round(rows, proposals)
 
-    def _blocks(self, rows: list[Row]) -> tuple[int, int]:
-        """Candidates that the drafter gives a greedy row, and a sampled one.
+    def _drafted(self, rows: list[Row], proposals: list[Proposal]) -> list[Proposal]:
+        """With the drafter's candidates for the rows that have no text.
 
         What a sampled row draws follows from its blocks, so that theirs never change.
         """
-        if self.runner.drafter is None:
-            return 0, 0
-        block = self.runner.block
-        if self._pace is None or all(row.sampled for row in rows):
-            return block, block
-        return self._pace.choose(len(rows)), block
+        silent = [not proposal.text for proposal in proposals]
+        k = block = self.runner.block
+        greedy = any(quiet and not row.sampled for row, quiet in zip(rows, silent, strict=True))
+        if self._pace is not None and greedy:
+            k = self._pace.choose(len(rows))
+        return [
+            row.draft(block if row.sampled else k) if quiet else proposal
+            for row, proposal, quiet in zip(rows, proposals, silent, strict=True)
+        ]
 
     def _deliver(
         self, rows: list[Row], proposals: list[Proposal], facts: list[Facts]
@@ -264,8 +300,12 @@ class Engine:
                 continue
             result = row.result()
             if isinstance(result, Hypothesis) and row.request.words:
-                result = replace(result, timed=self._timed(slot, row, result.tokens))
+                # Out of memory the words stay without times: nobody's text is lost for those.
+                with suppress(torch.OutOfMemoryError):
+                    result = replace(result, timed=self._timed(slot, row, result.tokens))
             finished.append(result)
+            if row.read:
+                self._reading.learn(_spoken(row.request), row.reused / len(row.tokens))
             if isinstance(result, Failure):
                 self.runner.clear(slot)
             self._free(slot)

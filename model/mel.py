@@ -52,7 +52,8 @@ class LogMel(nn.Module):
         # is centred, so that a frame reaches half a window to either side.
         heard = min(frames, -(-(len(audio) + WINDOW) // HOP))
         padded = functional.pad(
-            torch.from_numpy(audio).to(self.window.device), (0, heard * HOP - len(audio))
+            torch.from_numpy(np.ascontiguousarray(audio)).to(self.window.device),
+            (0, heard * HOP - len(audio)),
         )
         spectrum = torch.stft(padded, WINDOW, HOP, window=self.window, return_complex=True)
         # Whisper drops the last frame.

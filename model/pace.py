@@ -1,4 +1,4 @@
-"""How many candidates a round should have: measured pass times, running acceptance.
+"""How many candidates a round should have, and which utterances to read: what pays by recent experience.
 
 A block of k candidates pays when the tokens it is expected to emit, for the time that drafting and
 verifying it takes, beat one token for a plain pass. Times are measured at start-up on the machine at
@@ -9,7 +9,12 @@ from collections.abc import Mapping, Sequence
 
 _MEMORY = 0.98  # weight of the past: about the last fifty rounds count
 _HOPE = 32.0  # proposals' worth of belief in the acceptance that the drafter was shipped with
-_PROBE = 40  # rounds between two tries of a block that did not pay: at most 1/40 of a pass's extra
+_LEAST_SHARE = 0.15  # of transcripts, that readings must get right to be worth their time
+_RECENT = 0.9  # weight of the past from one reading to the next
+_AGAIN = 20  # utterances between two tries of a reader that did not pay
+_LOSS = (
+    0.025  # of a plain pass: what tries of a block that does not pay may cost a round on average
+)
 
 
 class Pace:
@@ -41,12 +46,14 @@ class Pace:
         if best:
             self._since_probe = 0
             return best
-        self._since_probe += 1
-        if self._since_probe < _PROBE:
-            return 0
         # The least block, to learn whether the drafter has got better at what is being said.
+        least = min(k for k in times if k)
+        plain = self._seconds(rows, 0)
+        self._since_probe += 1
+        if self._since_probe * _LOSS * plain < self._seconds(rows, least) - plain:
+            return 0
         self._since_probe = 0
-        return min(k for k in times if k)
+        return least
 
     def learn(self, proposed: int, accepted: int) -> None:
         """Take one row's outcome of one drafted round."""
@@ -65,3 +72,26 @@ class Pace:
 
     def _seconds(self, rows: int, k: int) -> float:
         return self._verify[rows][k] + (self._draft[rows][k] if k else 0.0)
+
+
+class ReadingPace:
+    """Whether to read an utterance: by how much of the transcripts readings got right lately.
+
+    Language by language, as the requests name it: a reader knows those that it was taught.
+    """
+
+    def __init__(self) -> None:
+        self._shares: dict[str, float] = {}
+        self._skipped: dict[str, int] = {}
+
+    def choose(self, language: str) -> bool:
+        """Whether the next utterance in `language` is to be read."""
+        if self._shares.get(language, 1.0) >= _LEAST_SHARE:
+            return True
+        self._skipped[language] = (self._skipped.get(language, 0) + 1) % _AGAIN
+        return not self._skipped[language]
+
+    def learn(self, language: str, share: float) -> None:
+        """Take what share of one transcript's tokens its reading had right."""
+        past = self._shares.get(language, share)
+        self._shares[language] = _RECENT * past + (1 - _RECENT) * share

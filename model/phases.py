@@ -99,11 +99,11 @@ class Phases:
         shape = (count, block, tokens.vocabulary)
         self._distribution = torch.zeros(shape, device=device)
 
-    def encode(self, mel: Tensor, *, first: int, spoken: int) -> Tensor | None:
+    def encode(self, mel: Tensor, *, first: int, spoken: int, read: bool = True) -> Tensor | None:
         """Hear log-mel [rows, bins, 2 * states] in the slots from `first` on.
 
         spoken: of the states, how many hold speech in the longest row. Returns what the reader
-        reads, if there is one.
+        reads, if there is one and it is wanted to `read`.
         """
         states = self._whisper.encoder(mel)
         last = first + len(mel)
@@ -111,7 +111,7 @@ class Phases:
         self._slots.states[first:last] = states.shape[1]
         if self._drafter is not None:
             self._drafter.hear(states[:, :spoken], first)
-        if self._reader is None:
+        if self._reader is None or not read:
             return None
         return self._reader.read(states[:, :spoken], self._slots.spoken[first:last])
 

@@ -24,13 +24,16 @@ class Request:
     fitted_window: encode the audio and 5 s of silence instead of Whisper's full 30 s.
     previous: tokens of an earlier hypothesis of the same utterance: a draft, which costs nothing
         but passes when it is wrong.
-    prefix: words that the transcript begins with, whatever the target would say: promised before.
+    prefix: words that the transcript begins with, whatever the target would say: promised before. Its
+        first 223 tokens count.
     expected: a language that is taken where detection is not sure of another (SURE).
     guarded: a transcript that goes round in circles is cut (model/guard.py); texts that do not are
         those of plain decoding.
     ladder: temperatures to try one after another while the transcript fails by Whisper's thresholds;
         for greedy requests.
     words: whether the times of words are wanted.
+    budget: tokens that the target may add at most, the end of transcript included; None: as many as
+        Whisper's, half the context.
     """
 
     audio: NDArray[np.float32]
@@ -46,6 +49,7 @@ class Request:
     guarded: bool = False
     ladder: tuple[float, ...] = ()
     words: bool = False
+    budget: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +125,29 @@ def check(
         raise ValueError(f"task is transcribe or translate, not {request.task!r}")
     if request.task == "translate" and not multilingual:
         raise ValueError(f"the model {model} knows English only and cannot translate")
-    if not 0.0 <= request.temperature <= 2.0:  # NaN fails, too
-        raise ValueError(f"temperature lies in 0 … 2, not {request.temperature}")
-    if not all(0.0 < temperature <= 2.0 for temperature in request.ladder):
-        raise ValueError("the temperatures of a ladder lie in 0 … 2, without 0")
+    _check_temperatures(request)
+    if request.budget is not None and request.budget < 1:
+        raise ValueError(f"a budget is 1 token or more, not {request.budget}")
     if not -(2**63) <= request.seed < 2**63:
         raise ValueError("seed is a 64-bit integer")
     if not all(0 <= token < vocabulary for token in request.previous):
         raise ValueError(f"previous tokens are ids below {vocabulary}")
+    _check_content(request, most_samples)
+
+
+def _check_temperatures(request: Request) -> None:
+    if not 0.0 <= request.temperature <= 2.0:  # NaN fails, too
+        raise ValueError(f"temperature lies in 0 … 2, not {request.temperature}")
+    if not all(0.0 < temperature <= 2.0 for temperature in request.ladder):
+        raise ValueError("the temperatures of a ladder lie in 0 … 2, without 0")
+    if request.ladder and request.temperature:
+        raise ValueError("a ladder begins at temperature 0")
+
+
+def _check_content(request: Request, most_samples: int) -> None:
+    for name, text in (("prompt", request.prompt), ("prefix", request.prefix)):
+        if any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise ValueError(f"the {name} holds halves of characters: it is no Unicode text")
     audio = request.audio
     if audio.ndim != 1 or audio.dtype != np.float32 or not 2 <= len(audio) <= most_samples:
         raise ValueError(

@@ -54,6 +54,7 @@ class Row:
     request: Request
     language: str | None
     proposer: Proposer | None = field(default=None, init=False)
+    read: bool = field(default=False, init=False)  # whether it follows a reading and nothing else
     language_probability: float | None = None
     no_speech: float = 0.0
     opening: list[int] = field(default_factory=list)
@@ -102,7 +103,11 @@ class Row:
             *tokens.opening(before, self.language, self.request.task),
             *self.prefix,
         ]
-        self.budget = min(half - len(self.prefix), 2 * half - len(self.opening) + 1)
+        self.budget = min(
+            half - len(self.prefix),
+            2 * half - len(self.opening) + 1,
+            self.request.budget or half,
+        )
 
     def follow(self, proposer: Proposer | None) -> None:
         """From now on propose what `proposer` says behind the prefix."""
@@ -110,26 +115,37 @@ class Row:
         if proposer is not None:
             proposer.emit(self.prefix)
 
-    def propose(self, most: int, drafted: int) -> Proposal:
-        """At most `most` tokens of its text, else up to `drafted` of the drafter's.
+    @property
+    def _limit(self) -> int:
+        """Most candidates: one place of what may still be emitted is the target's own (A.1)."""
+        return self.budget - len(self.tokens) - 1
 
-        One token less than the row may still emit: one place is the target's own (A.1).
-        """
-        limit = self.budget - len(self.tokens) - 1
-        if self.proposer is not None and (text := self.proposer.propose(min(most, limit))):
-            return Proposal(text)
-        return Proposal(drafted=min(drafted, limit))
+    def propose(self, most: int) -> Proposal:
+        """At most `most` tokens of its text, if it has one."""
+        if self.proposer is None:
+            return Proposal()
+        return Proposal(self.proposer.propose(min(most, self._limit)))
+
+    def draft(self, most: int) -> Proposal:
+        """At most `most` candidates of the drafter's."""
+        return Proposal(drafted=min(most, self._limit))
 
     def take(
         self, proposal: Proposal, tokens: list[int], accepted: int, logprobs: list[float]
     ) -> None:
-        """Take what a target pass emitted."""
-        self.tokens += tokens
-        self.logprobs += logprobs
+        """Take what a target pass emitted; of a guarded row as far as a loop that has closed.
+
+        Token by token, as if each had come alone: what is cut must not depend on the rounds.
+        """
         self.proposed += proposal.count
         self.accepted += accepted
-        if self.request.guarded:
-            self._loop = loop_start(self.tokens)
+        for token, logprob in zip(tokens, logprobs, strict=True):
+            self.tokens.append(token)
+            self.logprobs.append(logprob)
+            if self.request.guarded:
+                self._loop = loop_start(self.tokens)
+                if self._loop is not None:
+                    break
         if self.proposer is not None:
             self.proposer.emit(tokens)
         if proposal.text:

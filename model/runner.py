@@ -32,6 +32,7 @@ from model.whisper import Whisper
 # A fitted window ends this long after the audio: with less, Whisper loops (3 of 50 test-other
 # utterances at 2 or 3 s, none at 5 s). Windows are rounded up to a multiple of it.
 _WINDOW_STEP = 5 * SAMPLE_RATE // SAMPLES_PER_STATE  # encoder states
+_TYPICAL = 400  # encoder states of 8 s of speech: what drafting is timed for
 _REACH_STEP = 64  # cached positions: attention looks at a multiple of this many
 BUCKETS = (1, 2, 4, 8, 16, 32, 64, 96)  # batch sizes with static shapes
 STAGED = 8  # rows prefilled at once with static shapes
@@ -92,11 +93,11 @@ class Runner:
         heard = -(-len(request.audio) // SAMPLES_PER_STATE)
         return min(self.window, (-(-heard // _WINDOW_STEP) + 1) * _WINDOW_STEP)
 
-    def hear(self, rows: list[Row], slot: int, states: int) -> list[list[int]]:
+    def hear(self, rows: list[Row], slot: int, states: int, read: bool) -> list[list[int]]:
         """Encode the audio of `rows`, which share a window and take the slots from `slot` on.
 
-        Fills in each row's language and opening. Returns what the reader reads of each: tokens,
-        or nothing where there is no reader.
+        Fills in each row's language and opening. Returns what the reader reads of each: tokens, or
+        nothing where there is no reader, or it is not wanted to `read`.
         """
         first = self._stage if self.static else slot
         batch = self._filled(rows)
@@ -106,19 +107,20 @@ class Runner:
         self.state.reset(
             first, spoken, [r.seed for r in requests], [r.temperature for r in requests]
         )
-        read = self.graphs.call(
+        named = self.graphs.call(
             self._phases.encode,
             {"mel": mel.to(self.whisper.decoder.positions.dtype)},
             first=first,
             spoken=states if self.static else max(spoken),
+            read=read or self.static,  # one graph is enough
         )
         self._detect_languages(batch, first, states)
         for row in rows:
             row.open(self.tokens, self.context)
         self.state.begin(first, [len(row.prefix) for row in rows])
-        return (
-            [[]] * len(rows) if read is None else [collapse(n) for n in read.tolist()[: len(rows)]]
-        )
+        if named is None or not read:
+            return [[] for _ in rows]
+        return [collapse(names) for names in named.tolist()[: len(rows)]]
 
     def open(
         self, rows: list[Row], proposals: list[Proposal], slot: int, states: int
@@ -202,17 +204,16 @@ class Runner:
             if self.drafter is not None:
                 self.drafter.clear(first, last)
 
-    def split(self, rows: int) -> int:
-        """About half of `rows`, as many as can be computed without the others."""
-        half = rows // 2
-        return max(b for b in BUCKETS if b <= half) if self.static else half
+    def fitting(self, rows: int) -> int:
+        """At most `rows`: as many as can be computed without those behind them."""
+        return max(b for b in BUCKETS if b <= rows) if self.static else rows
 
     def give_up_drafter(self) -> bool:
-        """Free the drafter's memory, and the reader's. False if there was none left to free.
+        """Free the memory of drafter, reader and graphs. False if there was none left to free.
 
-        Captured graphs refer to it, so that from now on nothing is replayed.
+        Captured graphs refer to the networks, so that from now on nothing is replayed.
         """
-        had = self.drafter is not None or self._reader is not None
+        had = self.drafter is not None or self._reader is not None or len(self.graphs) > 0
         self.graphs.forget()
         self.drafter = self._reader = None
         self._phases = Phases(self.whisper, self.tokens, self.state, None)
@@ -240,7 +241,7 @@ class Runner:
         for count in [b for b in reversed(BUCKETS) if b <= STAGED]:
             for states in range(self.window, _WINDOW_STEP, -_WINDOW_STEP):
                 row = Row(Request(silence), next(iter(self.tokens.languages), "en"))
-                self.hear([row] * count, 0, states)
+                self.hear([row] * count, 0, states, read=True)
             if self.tokens.languages:
                 self._detect_languages([Row(Request(silence), None)] * count, self._stage, 1)
             for opening, text in product(_OPENINGS, _TEXTS):
@@ -256,7 +257,8 @@ class Runner:
     @torch.inference_mode()
     def measured_pace(self, slots: int) -> Pace:
         """Times of plain and of drafted rounds on this machine, over slots that hold nothing."""
-        shapes = {"reach": self._reach(2 * _REACH_STEP), "heard": self.window}
+        reach = self._reach(2 * _REACH_STEP)
+        spoken = self.window if self.static else min(_TYPICAL, self.window)
         # With static shapes a round has all of the block or nothing.
         some = () if self.static else (1, 2, 4)
         blocks = sorted({0, self.block, *(k for k in some if k < self.block)})
@@ -265,13 +267,11 @@ class Runner:
         for bucket in [bucket for bucket in BUCKETS if bucket <= _ceiling(slots, BUCKETS)]:
             rows = bucket if self.static else min(bucket, slots)
             self.state.lengths[:rows] = 1
-            drafting = partial(self._draft, rows, **shapes, sampled=False)
+            drafting = partial(self._draft, rows, reach=reach, heard=spoken, sampled=False)
             draft[rows] = {k: median_seconds(partial(drafting, k)) for k in blocks if k}
             idle = [Proposal()] * rows
-            verify[rows] = {
-                k: median_seconds(partial(self._verify, idle, k, **shapes, sampled=False))
-                for k in blocks
-            }
+            verifying = partial(self._verify, idle, reach=reach, heard=self.window, sampled=False)
+            verify[rows] = {k: median_seconds(partial(verifying, k=k)) for k in blocks}
         return Pace(verify, draft, self._acceptance)
 
     def _detect_languages(self, batch: list[Row], first: int, states: int) -> None:

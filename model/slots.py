@@ -15,8 +15,8 @@ from model.whisper import Cache, Whisper
 class Slots:
     """The device's side of the rows, by slot; allocated once.
 
-    lengths: cached positions. states: encoder states to hear; spoken: how many of those a drafter
-    hears. anchors: the newest emitted token. emitted: tokens of the transcript so far, of which
+    lengths: cached positions. states: encoder states to hear; spoken: how many of those drafters and
+    readers hear. anchors: the newest emitted token. emitted: tokens of the transcript so far, of which
     `forced` were given and not chosen. All int64 [slots], as are seeds; temperatures are float32.
     """
 
@@ -35,14 +35,15 @@ class Slots:
         """Room for `slots` utterances, and behind each context for a block that overshoots it."""
         device = whisper.decoder.positions.device
 
-        def integers() -> Tensor:
-            return torch.zeros(slots, dtype=torch.int64, device=device)
+        def integers(value: int = 0) -> Tensor:
+            return torch.full((slots,), value, dtype=torch.int64, device=device)
 
+        # Something is heard in every slot: attention to nothing is not a number, and would stay.
         return cls(
             Cache.allocate(whisper.config, slots, device, whisper.cache_dtype, spare=block + 1),
             integers(),
-            integers(),
-            integers(),
+            integers(1),
+            integers(1),
             integers(),
             integers(),
             integers(),

@@ -1,4 +1,4 @@
-"""An engine from names: model, device and drafter, with what can go wrong put into words."""
+"""An engine from names: model, device and networks that draft, with what can go wrong put into words."""
 
 import logging
 from pathlib import Path

@@ -117,9 +117,11 @@ def read_facts(path: Path) -> dict[str, str]:
             # The first files tell no kind: there was but one.
             facts = {"kind": "parallel"} | dict(file.metadata() or {})
     except (OSError, SafetensorError) as error:
-        raise ModelError(f"the drafter {path} cannot be read: {error}") from None
+        raise ModelError(f"{path} cannot be read as a drafter or reader: {error}") from None
     if missing := sorted({"architecture", "target", "acceptance"} - facts.keys()):
-        raise ModelError(f"{path} is no drafter: its metadata lack {', '.join(missing)}")
+        raise ModelError(
+            f"{path} is neither drafter nor reader: its metadata lack {', '.join(missing)}"
+        )
     return facts
 
 
@@ -131,7 +133,7 @@ def load_network(path: Path, checkpoint: Checkpoint) -> tuple[Network, tuple[flo
     facts = read_facts(path)
     if facts["target"] != checkpoint.fingerprint:
         raise ModelError(
-            f"the drafter {path} was made for another target than {checkpoint.name} "
+            f"{path} was made for another target than {checkpoint.name} "
             f"({checkpoint.source}): train one for it, or serve without"
         )
     try:
@@ -141,7 +143,7 @@ def load_network(path: Path, checkpoint: Checkpoint) -> tuple[Network, tuple[flo
         network = _network(architecture, checkpoint)
         network.load_state_dict(_restored(load_file(path)))
     except (KeyError, TypeError, ValueError, RuntimeError, OSError, SafetensorError) as error:
-        raise ModelError(f"the drafter {path} is not what it says: {error}") from None
+        raise ModelError(f"{path} is not what it says: {error}") from None
     return network, acceptance
 
 
@@ -211,7 +213,7 @@ def _check(
     checkpoint: Checkpoint,
 ) -> None:
     """Raises ValueError for facts that contradict each other or the target."""
-    taps: tuple[int, ...] = (0,)
+    taps: tuple[int, ...] = (0,)  # a reader has none
     if not isinstance(architecture, ReaderArchitecture):
         taps = architecture.taps
         if architecture.block < 1 or len(acceptance) != architecture.block:

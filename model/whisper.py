@@ -330,6 +330,7 @@ class Whisper(nn.Module):
         placed = {key: value.to(device, dtype) for key, value in weights.items()}
         placed["decoder.head.weight"] = placed["decoder.embedding.weight"]
         whisper.load_state_dict(placed, assign=True)
+        del placed  # or the weights that packing replaces would stay
         if int8:
             whisper.quantise()
         elif packed:

@@ -501,6 +501,94 @@ def test_a_request_that_never_fits_fails_alone() -> None:
     assert result.tokens == PLAIN[id(GREEDY[1])]
 
 
+@pytest.mark.parametrize("static", [False, True])
+def test_a_row_that_waits_for_memory_loses_no_token(static: bool) -> None:
+    """Of three rows two go on when memory has run out; shapes are then those of two."""
+    engine = Engine(CHECKPOINT, slots=4, proposer=PROPOSERS["oracle"], static=static)
+    phases = engine.runner._phases
+    real = phases.encode
+    for request in GREEDY[:3]:
+        engine.admit(request)
+    results = engine.step()
+    setattr(phases, "encode", Exhausted(real, 0, lambda mel, **_: len(mel)))  # noqa: B010
+    engine.admit(GREEDY[3])
+    results += engine.step()
+    phases.encode = real  # type: ignore[method-assign]  # there is memory again
+    while engine.occupied:
+        results += engine.step()
+    assert len(results) == 4
+    assert sum(isinstance(one, Failure) for one in results) == 1
+    for one in results:
+        if isinstance(one, Hypothesis):
+            assert one.tokens == PLAIN[id(one.request)]
+
+
+def test_no_text_is_lost_for_the_times_of_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pass that finds those may find no memory; rows that end in the same round are answered."""
+    tries = []
+
+    def exhausted(*_: object) -> None:
+        tries.append(1)
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr("model.engine.align", exhausted)
+    engine = Engine(CHECKPOINT, slots=4)
+    asked = [replace(request, words=True) for request in GREEDY[:4]]
+    for one, request in zip(engine.transcribe(asked), GREEDY[:4], strict=True):
+        assert one.tokens == PLAIN[id(request)]
+        assert one.timed is None
+    assert len(tries) == 4
+
+
+class Dice:
+    """Stands for a pace, and chooses anything."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def choose(self, rows: int) -> int:
+        assert rows
+        return self._random.choice([0, 1, 2, 4, 8])
+
+    def learn(self, proposed: int, accepted: int) -> None:
+        assert 0 <= accepted <= proposed
+
+
+@pytest.mark.parametrize("slots", [1, 3, 8])
+def test_a_block_that_changes_from_round_to_round_changes_no_token(slots: int) -> None:
+    """Beside sampled rows, too, whose blocks stay as they are."""
+    alone = {
+        id(request): Engine(CHECKPOINT, slots=1, drafter=tiny_drafter())
+        .transcribe([request])[0]
+        .tokens
+        for request in WARM
+    }
+    engine = Engine(CHECKPOINT, slots=slots, drafter=tiny_drafter())
+    engine._pace = Dice(slots)  # type: ignore[assignment]  # what a pace is to the engine
+    for one in run_shuffled(engine, GREEDY + WARM, random.Random(slots)):
+        assert one.tokens == (PLAIN | alone)[id(one.request)]
+
+
+def test_what_is_refused_leaves_nothing_behind() -> None:
+    """Not even what was to be decoded along with it."""
+    engine = Engine(CHECKPOINT, slots=2)
+    with pytest.raises(ValueError, match="temperature"):
+        engine.transcribe([GREEDY[0], replace(GREEDY[1], temperature=9.0)])
+    assert not engine.occupied
+
+
+@pytest.mark.parametrize("name", ["none", "perfect"])
+@pytest.mark.parametrize("budget", [1, 2, 3])
+def test_a_budget_is_kept(name: str, budget: int) -> None:
+    """Whatever is proposed; of none at all nothing could come."""
+    asked = {replace(request, budget=budget): request for request in GREEDY[:4]}
+    engine = Engine(CHECKPOINT, slots=2, proposer=lambda one: PROPOSERS[name](asked[one]))
+    for one in engine.transcribe(asked):
+        assert one.tokens == PLAIN[id(asked[one.request])][:budget]
+    with pytest.raises(ValueError, match="a budget is 1 token or more"):
+        engine.check(replace(GREEDY[0], budget=0))
+
+
 @pytest.mark.parametrize("block", [0, 1])
 def test_budgets_and_blocks_at_their_least(block: int) -> None:
     """A prompt that fills its half of the context, blocks of none or one."""

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.pace import Pace
+from model.pace import Pace, ReadingPace
 
 VERIFY = {1: {0: 20.0, 1: 21.0, 2: 22.0, 4: 24.0, 8: 27.0}, 8: {0: 30.0, 8: 90.0}}
 DRAFT = {1: dict.fromkeys((1, 2, 4, 8), 2.0), 8: {8: 10.0}}
@@ -66,3 +66,32 @@ def test_any_history_gives_a_measured_choice(history: list[tuple[int, int]]) -> 
 def test_more_rows_than_measured_are_our_own_mistake(rows: int) -> None:
     with pytest.raises(ValueError, match=r"min|empty"):
         pace(0.5).choose(rows)
+
+
+def test_tries_cost_little_however_long_a_block_takes() -> None:
+    """Where nothing is ever accepted: 3 % of plain rounds at most, for any number of rows."""
+    verify = {1: {0: 9.0, 8: 12.0}, 8: {0: 30.0, 8: 90.0}}
+    draft = {1: {8: 4.0}, 8: {8: 10.0}}
+    for rows, times in verify.items():
+        pace = Pace(verify, draft, [0.5] * 8)
+        for _ in range(60):
+            pace.learn(8, 0)
+        spent = 0.0
+        for _ in range(2000):
+            if k := pace.choose(rows):
+                spent += times[k] + draft[rows][k] - times[0]
+                pace.learn(k, 0)
+        assert 0 < spent < 0.03 * 2000 * times[0]
+
+
+def test_a_reader_that_reads_nothing_right_is_seldom_asked_again() -> None:
+    """For that language alone; and when it has got better, always."""
+    pace = ReadingPace()
+    for _ in range(200):
+        if pace.choose("de"):
+            pace.learn("de", 0.0)
+    assert sum(pace.choose("de") for _ in range(100)) == 5
+    assert pace.choose("en")
+    for _ in range(5):
+        pace.learn("de", 0.8)
+    assert all(pace.choose("de") for _ in range(10))

@@ -21,7 +21,7 @@ from model.quantised import (
     quantise,
     write_keys,
 )
-from model.requests import Request
+from model.requests import Hypothesis, Request
 from model.whisper import Cache, Whisper
 from tests.audio import needs_audio, recordings
 from tests.oracles import Adversary, Guesser, Oracle, run_shuffled
@@ -276,6 +276,20 @@ def test_a_drafter_changes_no_greedy_token_of_the_int8_target(slots: int) -> Non
     results = run_shuffled(engine, GREEDY, random.Random(slots))
     assert all(one.tokens == PLAIN[id(one.request)] for one in results)
     assert sum(one.accepted for one in results) > 0
+
+
+def test_a_warm_engine_has_nothing_left_of_its_warm_up() -> None:
+    """In any of its slots: attention to nothing there would be no number, and stay."""
+    engine = Engine(CHECKPOINT, slots=4, drafter=tiny_drafter(), precision="int8")
+    engine.warm_up()
+    for request in GREEDY[:4]:
+        engine.admit(request)
+    results: list[object] = []
+    while engine.occupied:
+        results += engine.step()
+    for one in results:
+        assert isinstance(one, Hypothesis), one
+        assert one.tokens == PLAIN[id(one.request)]
 
 
 @pytest.mark.real

@@ -3,6 +3,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from model.proposers import Reuse
 from model.requests import Failure, Hypothesis, Request
@@ -35,18 +37,19 @@ def test_one_place_is_always_the_targets_own() -> None:
     """With R tokens left at most R - 1 are proposed."""
     one = row([7] * 100, context=64)
     one.budget = 5
-    assert one.propose(8, 0).count == 4
-    one.take(Proposal(), [7, 7, 7], 0, [-1.0])
-    assert one.propose(8, 0).count == 1
+    assert one.propose(8).count == 4
+    one.take(Proposal(), [7, 7, 7], 0, [-1.0] * 3)
+    assert one.propose(8).count == 1
     one.take(Proposal(), [7], 0, [-1.0])
-    assert one.propose(8, 3).count == 0
+    assert (one.propose(8).count or one.draft(3).count) == 0
 
 
 def test_the_drafter_follows_where_the_text_has_run_off() -> None:
     one = row([5, 6])
-    assert one.propose(8, 4).text == [5, 6]
-    one.take(Proposal([5, 6]), [5, 6, 9], 2, [-1.0])
-    assert one.propose(8, 4) == Proposal(drafted=4)
+    assert one.propose(8).text == [5, 6]
+    one.take(Proposal([5, 6]), [5, 6, 9], 2, [-1.0] * 3)
+    assert one.propose(8) == Proposal()
+    assert one.draft(4) == Proposal(drafted=4)
 
 
 def test_a_text_that_fits_nowhere_rests_longer_and_longer() -> None:
@@ -54,7 +57,7 @@ def test_a_text_that_fits_nowhere_rests_longer_and_longer() -> None:
     one = row(list(range(50, 100)), context=448)
     tried = []
     for number in range(60):
-        proposal = one.propose(8, 0)
+        proposal = one.propose(8)
         tried.append(bool(proposal.text))
         one.take(proposal, [number % 40], 0, [-1.0])
     assert tried[:8] == [True, True, False, True, False, False, False, True]
@@ -104,7 +107,7 @@ def test_a_prefix_stands_in_the_opening_and_in_the_transcript(length: int) -> No
     assert one.budget >= 1
     assert len(one.opening) + one.budget - 1 <= 64
     if length == 3:
-        assert one.propose(8, 0).text == TOKENS.encode(" b"), "the draft goes on behind it, too"
+        assert one.propose(8).text == TOKENS.encode(" b"), "the draft goes on behind it, too"
     assert not told(one, " b").fall_back(TOKENS)
     assert outcome(one).text == TOKENS.decode(given).strip() + " b"
 
@@ -119,6 +122,21 @@ def test_a_loop_is_cut_to_one_copy_where_it_is_guarded() -> None:
     assert not guarded.fall_back(TOKENS)
     result = outcome(guarded)
     assert (result.text, result.looped) == ("so la li", True)
+
+
+@given(st.lists(st.integers(7, 9), min_size=40, max_size=70), st.integers(1, 70))
+def test_a_loop_is_cut_alike_whatever_comes_at_once(tokens: list[int], size: int) -> None:
+    """What a guarded transcript says must not depend on the rounds that it came in."""
+    told = []
+    for step in (1, size):
+        one = row(guarded=True, context=448)
+        for at in range(0, len(tokens), step):
+            if one.finished(TOKENS.eot):
+                break
+            part = tokens[at : at + step]
+            one.take(Proposal(), part, 0, [-0.1] * len(part))
+        told.append((one.tokens, one.logprobs, one.finished(TOKENS.eot)))
+    assert told[0] == told[1]
 
 
 def test_a_failed_transcript_is_tried_again_at_higher_temperatures() -> None:
