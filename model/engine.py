@@ -261,7 +261,11 @@ class Engine:
     def _round(self) -> tuple[list[Proposal], list[Facts]]:
         """Every row proposes, one target pass verifies."""
         rows = self._rows[: self.slots]
-        proposals = [row.propose(self.runner.block) for row in rows]
+        reads = self._pace is None or self._pace.reads_on(len(rows))
+        proposals = [
+            row.propose(self.runner.block) if reads or row.sampled or not row.read else Proposal()
+            for row in rows
+        ]
         if self.runner.drafter is not None:
             proposals = self._drafted(rows, proposals)
         return proposals, self.runner.round(rows, proposals)
@@ -289,7 +293,11 @@ class Engine:
         for row, proposal, (*pairs, emitted, accepted) in zip(rows, proposals, facts, strict=True):
             tokens, logprobs = pairs[: int(emitted)], pairs[len(pairs) // 2 :][: int(emitted)]
             row.take(proposal, [int(token) for token in tokens], int(accepted), logprobs)
-            if proposal.drafted and self._pace is not None and not row.sampled:
+            if self._pace is None or row.sampled:
+                continue
+            if proposal.text and row.read and row.rounds:
+                self._pace.learn_reading(int(emitted))
+            elif proposal.drafted:
                 # What lies behind an accepted end was never judged.
                 self._pace.learn(min(proposal.drafted, int(emitted)), int(accepted))
         # Only now that every row knows its length may rows be moved.

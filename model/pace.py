@@ -11,7 +11,7 @@ _MEMORY = 0.98  # weight of the past: about the last fifty rounds count
 _HOPE = 32.0  # proposals' worth of belief in the acceptance that the drafter was shipped with
 _LEAST_SHARE = 0.15  # of transcripts, that readings must get right to be worth their time
 _RECENT = 0.9  # weight of the past from one reading to the next
-_AGAIN = 20  # utterances between two tries of a reader that did not pay
+_AGAIN = 20  # utterances, or rounds, between two tries of a reading that did not pay
 _LOSS = (
     0.025  # of a plain pass: what tries of a block that does not pay may cost a round on average
 )
@@ -36,11 +36,12 @@ class Pace:
         self._reached = [_HOPE] * len(acceptance)
         self._kept = [_HOPE * share for share in acceptance]
         self._since_probe = 0
+        self._read = 1.0 + sum(acceptance[:1])  # tokens of a round that goes on with a reading
+        self._unread = 0
 
     def choose(self, rows: int) -> int:
         """Candidates for a round of `rows` rows; 0 is a plain pass without drafting."""
-        # The least number of rows measured that is not below these.
-        rows = min(measured for measured in self._verify if measured >= rows)
+        rows = self._measured(rows)
         times = self._verify[rows]
         best = max(times, key=lambda k: self._tokens(k) / self._seconds(rows, k))
         if best:
@@ -55,12 +56,30 @@ class Pace:
         self._since_probe = 0
         return least
 
+    def reads_on(self, rows: int) -> bool:
+        """Whether a round of `rows` rows should go on with readings where the drafter could draft."""
+        rows = self._measured(rows)
+        times = self._verify[rows]
+        best = max(self._tokens(k) / self._seconds(rows, k) for k in times)
+        if self._read / times[max(times)] >= best:
+            return True
+        self._unread = (self._unread + 1) % _AGAIN
+        return not self._unread
+
+    def learn_reading(self, emitted: int) -> None:
+        """Take how many tokens a round emitted that went on with a reading."""
+        self._read = self._read * _MEMORY + emitted * (1 - _MEMORY)
+
     def learn(self, proposed: int, accepted: int) -> None:
         """Take one row's outcome of one drafted round."""
         for position in range(min(proposed, accepted + 1)):
             self._reached[position] = self._reached[position] * _MEMORY + 1.0
             kept = 1.0 if position < accepted else 0.0
             self._kept[position] = self._kept[position] * _MEMORY + kept
+
+    def _measured(self, rows: int) -> int:
+        """The least number of rows measured that is not below these."""
+        return min(measured for measured in self._verify if measured >= rows)
 
     def _tokens(self, k: int) -> float:
         """Expected tokens of a round: one of the target's own, and the accepted prefix."""

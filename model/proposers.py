@@ -42,7 +42,7 @@ class Reuse:
         # Edit distance of the transcript so far to each beginning of the draft.
         self._distances = self._steps.copy()
         self._emitted = 0
-        self._said: list[int] = []  # proposed last
+        self._said: list[int] = []  # proposed since
         self._misses = self._rest = 0
 
     def emit(self, tokens: Sequence[int]) -> None:
@@ -50,6 +50,7 @@ class Reuse:
         if self._said:
             self._misses = 0 if tokens[0] == self._said[0] else self._misses + 1
             self._rest = 2 ** max(self._misses - 1, 0) - 1
+            self._said = []
         for token in tokens:
             before = self._distances
             row = before + 1  # the token is an insertion
@@ -60,7 +61,6 @@ class Reuse:
 
     def propose(self, limit: int) -> list[int]:
         """The draft from the best-aligned place on."""
-        self._said = []
         if self._rest:
             self._rest -= 1
             return []

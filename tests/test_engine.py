@@ -540,35 +540,6 @@ def test_no_text_is_lost_for_the_times_of_its_words(monkeypatch: pytest.MonkeyPa
     assert len(tries) == 4
 
 
-class Dice:
-    """Stands for a pace, and chooses anything."""
-
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
-
-    def choose(self, rows: int) -> int:
-        assert rows
-        return self._random.choice([0, 1, 2, 4, 8])
-
-    def learn(self, proposed: int, accepted: int) -> None:
-        assert 0 <= accepted <= proposed
-
-
-@pytest.mark.parametrize("slots", [1, 3, 8])
-def test_a_block_that_changes_from_round_to_round_changes_no_token(slots: int) -> None:
-    """Beside sampled rows, too, whose blocks stay as they are."""
-    alone = {
-        id(request): Engine(CHECKPOINT, slots=1, drafter=tiny_drafter())
-        .transcribe([request])[0]
-        .tokens
-        for request in WARM
-    }
-    engine = Engine(CHECKPOINT, slots=slots, drafter=tiny_drafter())
-    engine._pace = Dice(slots)  # type: ignore[assignment]  # what a pace is to the engine
-    for one in run_shuffled(engine, GREEDY + WARM, random.Random(slots)):
-        assert one.tokens == (PLAIN | alone)[id(one.request)]
-
-
 def test_what_is_refused_leaves_nothing_behind() -> None:
     """Not even what was to be decoded along with it."""
     engine = Engine(CHECKPOINT, slots=2)

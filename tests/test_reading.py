@@ -84,3 +84,39 @@ def test_a_reader_changes_no_token(slots: int, static: bool, drafted: bool) -> N
     results = run_shuffled(engine, requests, random.Random(slots))
     assert all(one.tokens == PLAIN[id(one.request)] for one in results)
     assert sum(one.proposed for one in results)
+
+
+class Dice:
+    """Stands for a pace, and chooses anything."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def choose(self, rows: int) -> int:
+        assert rows
+        return self._random.choice([0, 1, 2, 4, 8])
+
+    def reads_on(self, rows: int) -> bool:
+        assert rows
+        return self._random.random() < 0.5
+
+    def learn(self, proposed: int, accepted: int) -> None:
+        assert 0 <= accepted <= proposed
+
+    def learn_reading(self, emitted: int) -> None:
+        assert emitted > 0
+
+
+@pytest.mark.parametrize("slots", [1, 3, 8])
+def test_a_block_that_changes_from_round_to_round_changes_no_token(slots: int) -> None:
+    """Nor do readings that are left and taken up again; beside sampled rows, too, which keep to theirs."""
+
+    def engine_of(slots: int) -> Engine:
+        reader = TrainedReader("tiny", tiny_reader())
+        return Engine(CHECKPOINT, slots=slots, drafter=tiny_drafter(), reader=reader)
+
+    alone = {id(request): engine_of(1).transcribe([request])[0].tokens for request in WARM}
+    engine = engine_of(slots)
+    engine._pace = Dice(slots)  # type: ignore[assignment]  # what a pace is to the engine
+    for one in run_shuffled(engine, GREEDY + WARM, random.Random(slots)):
+        assert one.tokens == (PLAIN | alone)[id(one.request)]
