@@ -3,16 +3,18 @@
     python -m tests.bench_drafters --cache REAL SYNTHETIC … --work FOLDER [--steps 400] [--only NAME …]
 
 Every variant is trained with the same seed, steps and data, and measured by the walk of greedy
-decoding on recordings that no training heard: LibriSpeech test-other, and a spread of the other
-English test recordings of up to 30 s. The first cache holds the real speech, the others the synthetic. What is
-finished is not done again; results go into docs/drafters.json and .md as they come.
+decoding on recordings that no training heard: of the speakers that the first cache holds out,
+LibriSpeech test-other, and a spread of the other English test recordings of up to 30 s. The first
+cache holds the real speech, the others the synthetic; FOLDER is for one model. What is finished is
+not done again, unless `--again` wants what is trained to be measured anew; results go into
+docs/drafters.json as they come, by model, and into docs/drafters.md.
 """
 
 import argparse
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +24,11 @@ from model.engine import BLOCK
 from model.load import Checkpoint, load
 from model.trained import load_network
 from model.training import cache
+from model.training.cache import Entry
 from model.training.corpus import Passage, Recording, find
 from model.training.distil import distil
 from model.training.evaluate import judge
+from model.training.files import replace_text
 from model.training.recipe import Recipe, last_layers, speech_taps, taps_for
 from model.training.score import Score
 from model.training.shelf import Shelf
@@ -34,15 +38,38 @@ from tests.audio import MANIFEST
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "drafters.json"
 HEAD = """# What makes a drafter good
 
-One change at a time, {steps} steps each of 4 passages with 16 anchors, the same seed; by
-`python -m tests.bench_drafters`. τ: tokens a round after the prefill, on speakers held out from training, on
-LibriSpeech test-other, and on a spread of other English test recordings. Minutes are of one core.
+One change at a time, with the same seed and the same audio; by `python -m tests.bench_drafters`. Drafters learn from
+4 passages with 16 anchors a step, the reader from 8 passages. A drafter taps the blocks in front of those that its
+layers begin as, beside five that are spread over the decoder (a Speech-Draft three alone), so that other layers may
+mean other taps, too.
+
+τ: tokens a round, on at most 64 passages of speakers held out from training, the same ones for every variant; on
+LibriSpeech test-other; and on a spread of other English test recordings. A drafter's τ counts the rounds after the
+prefill; a reader's counts the prefill, which verifies the reading, so that the two do not compare. Minutes are of
+training, where one run did all of it; with `--threads 1`, the default, they are of one thread.
+"""
+TABLE = """
+## {model}
+
+{steps} steps each.
 
 | variant | hours | τ held out | τ test-other | α test-other | τ others | accepted by position (test-other) | MB | minutes |
 |---|---|---|---|---|---|---|---|---|"""
 HARD = "librispeech_testother"
 OTHERS = 7  # of the other recordings one in so many
+HELD_OUT = 64  # passages
 CPU = torch.device("cpu")
+
+Facts = dict[str, Any]  # of a variant
+Results = dict[str, dict[str, Facts]]  # by model, then by variant
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What is measured on. taps: the blocks that its features are of."""
+
+    entries: Sequence[Entry]
+    taps: tuple[int, ...]
 
 
 def variants(
@@ -78,6 +105,14 @@ def variants(
         "soft labels": parallel(last_layers(config), soft=True),
         "small vocabulary": replace(plain, coverage=0.95),
         "whole vocabulary": replace(plain, coverage=1.0),
+        "reader": replace(
+            plain,
+            layers=last_layers(config, 3, "encoder"),
+            taps=(),
+            batch=8,
+            kind="reader",
+            masked=1.0,
+        ),
     }
     chosen = {name: (recipe, caches) for name, recipe in recipes.items()}
     if len(caches) > 1:
@@ -86,8 +121,8 @@ def variants(
     return chosen
 
 
-def heard_in_tests(checkpoint: Checkpoint, folder: Path) -> dict[str, Path]:
-    """Caches of the recordings to measure on, each recording alone."""
+def heard_in_tests(checkpoint: Checkpoint, folder: Path) -> dict[str, Heard]:
+    """The recordings to measure on, each recording alone."""
     found = find([MANIFEST], use="test")
     sets: dict[str, list[Recording]] = {"test-other": [], "others": []}
     for recording in found:
@@ -95,10 +130,19 @@ def heard_in_tests(checkpoint: Checkpoint, folder: Path) -> dict[str, Path]:
     sets["others"] = sets["others"][::OTHERS]
     for name, recordings in sets.items():
         distil(checkpoint, [Passage((one,)) for one in recordings], folder / name, device=CPU)
-    return {name: folder / name for name in sets}
+    return {
+        name: Heard(list(cache.entries(folder / name)), cache.read_facts(folder / name).taps)
+        for name in sets
+    }
 
 
-def facts_of(score: Score) -> dict[str, object]:
+def held_out(real: Path, recipe: Recipe) -> Heard:
+    """A spread of what the speakers say whom that cache keeps out of every training."""
+    shelf = Shelf([real], replace(recipe, validation=HELD_OUT))
+    return Heard(shelf.validation, shelf.facts.taps)
+
+
+def facts_of(score: Score) -> Facts:
     """Figures of one walk."""
     return {
         "rounds": score.rounds,
@@ -109,15 +153,40 @@ def facts_of(score: Score) -> dict[str, object]:
     }
 
 
-def measure(checkpoint: Checkpoint, file: Path, heard: dict[str, Path]) -> dict[str, object]:
-    """A trained drafter on every set."""
+def measure(checkpoint: Checkpoint, file: Path, audio: dict[str, Heard]) -> Facts:
+    """A trained network on every set."""
     network, _ = load_network(file, checkpoint)
-    found: dict[str, object] = {}
-    for name, directory in heard.items():
-        trajectories = map(cache.read, cache.entries(directory))
-        taps = cache.read_facts(directory).taps
-        found[name] = facts_of(judge(checkpoint, network, trajectories, kept=taps, device=CPU))
-    return found
+    return {
+        name: facts_of(
+            judge(checkpoint, network, map(cache.read, heard.entries), kept=heard.taps, device=CPU)
+        )
+        for name, heard in audio.items()
+    }
+
+
+def examine(
+    checkpoint: Checkpoint,
+    recipe: Recipe,
+    caches: Sequence[Path],
+    folder: Path,
+    audio: dict[str, Heard],
+    known: Facts,
+) -> Facts:
+    """Train a variant, or go on with it, and measure it. known: what an earlier run found out."""
+    whole = not (folder / "checkpoint.pt").exists()
+    trainer = Trainer(checkpoint, caches, recipe, folder)
+    began = time.monotonic()
+    trainer.run()
+    seconds = round(time.monotonic() - began)
+    best = folder / "best.safetensors"
+    return {
+        "recipe": asdict(recipe),
+        "hours": hours(trainer.shelf),
+        # Of a run that was stopped nobody knows them.
+        "seconds": seconds if whole else known.get("seconds"),
+        **measure(checkpoint, best, audio),
+        "megabytes": round(best.stat().st_size / 1e6, 1),
+    }
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -129,47 +198,56 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--only", nargs="+", help="variants, by name (default: all)")
+    parser.add_argument("--again", action="store_true", help="measure what is finished anew")
     args = parser.parse_args(argv)
     torch.set_num_threads(args.threads)
     checkpoint = load(args.model)
-    heard = heard_in_tests(checkpoint, args.work / "heard")
-    results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
-    for name, (recipe, caches) in variants(checkpoint, args.cache, args.steps).items():
-        known = results.get(name, {}).get("recipe")
-        if (args.only and name not in args.only) or known == json.loads(json.dumps(asdict(recipe))):
+    wanted = variants(checkpoint, args.cache, args.steps)
+    audio = {"held out": held_out(args.cache[0], wanted["plain"][0])}
+    audio |= heard_in_tests(checkpoint, args.work / "heard")
+    results = read_results(RESULTS)
+    found = results.setdefault(checkpoint.name.rpartition("/")[2], {})
+    for name, (recipe, caches) in wanted.items():
+        known = found.get(name, {})
+        same = known.get("recipe") == json.loads(json.dumps(asdict(recipe)))
+        if (args.only and name not in args.only) or (same and not args.again):
             continue
         folder = args.work / name.replace(" ", "-")
-        began = time.monotonic()
-        trainer = Trainer(checkpoint, caches, recipe, folder)
-        score = trainer.run()
-        seconds = time.monotonic() - began
-        best = folder / "best.safetensors"
-        results[name] = {
-            "recipe": asdict(recipe),
-            "hours": hours(trainer.shelf),
-            "seconds": round(seconds),
-            "held out": facts_of(score),
-            **measure(checkpoint, best, heard),
-            "megabytes": round(best.stat().st_size / 1e6, 1),
-        }
-        RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-        RESULTS.with_suffix(".md").write_text(page(results), encoding="utf-8")
-        print(name, json.dumps(results[name]["test-other"]), flush=True)
+        found[name] = examine(checkpoint, recipe, caches, folder, audio, known if same else {})
+        replace_text(RESULTS, json.dumps(results, indent=1) + "\n")
+        print(name, json.dumps(found[name]["test-other"]), flush=True)
+    replace_text(RESULTS.with_suffix(".md"), page(results))
 
 
-def page(results: dict[str, dict[str, Any]]) -> str:
-    """The results as a table."""
-    steps = {facts["recipe"]["steps"] for facts in results.values()}
-    lines = [HEAD.format(steps=" or ".join(map(str, sorted(steps))))]
-    for name, facts in results.items():
-        hard = facts["test-other"]
-        shares = " ".join(f"{share:.2f}".lstrip("0") for share in hard["acceptance"])
-        lines.append(
-            f"| {name} | {facts['hours']} | {facts['held out']['tau']:.2f} | {hard['tau']:.2f} | "
-            f"{hard['alpha']:.1%} | {facts['others']['tau']:.2f} | {shares} | {facts['megabytes']} | "
-            f"{facts['seconds'] / 60:.1f} |"
-        )
+def read_results(path: Path) -> Results:
+    """What is known. The first files named no model: they are of base."""
+    if not path.exists():
+        return {}
+    found = json.loads(path.read_text(encoding="utf-8"))
+    return {"base": found} if any("recipe" in facts for facts in found.values()) else found
+
+
+def page(results: Results) -> str:
+    """The results, a table for each model."""
+    lines = [HEAD.rstrip()]
+    for model, found in results.items():
+        if not found:
+            continue
+        steps = sorted({facts["recipe"]["steps"] for facts in found.values()})
+        lines.append(TABLE.format(model=model, steps=" or ".join(map(str, steps))))
+        lines += [_row(name, facts) for name, facts in found.items()]
     return "\n".join(lines) + "\n"
+
+
+def _row(name: str, facts: Facts) -> str:
+    hard = facts["test-other"]
+    shares = " ".join(f"{share:.2f}".removeprefix("0") for share in hard["acceptance"])
+    minutes = "–" if facts["seconds"] is None else f"{facts['seconds'] / 60:.1f}"  # noqa: RUF001
+    return (
+        f"| {name} | {facts['hours']} | {facts['held out']['tau']:.2f} | {hard['tau']:.2f} | "
+        f"{hard['alpha']:.1%} | {facts['others']['tau']:.2f} | {shares} | {facts['megabytes']} | "
+        f"{minutes} |"
+    )
 
 
 def hours(shelf: Shelf) -> float:

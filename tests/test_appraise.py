@@ -1,6 +1,8 @@
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from daemon import cli
 from model.load import load
@@ -45,6 +47,21 @@ def test_a_file_is_evaluated_on_audio(drafter: Path, tmp_path: Path, capsys: Cap
     limited = ["--audio", str(tmp_path / "audio"), "--limit", "2"]
     assert cli.main(["drafter", "evaluate", str(drafter), *limited]) == 0
     assert "2 recordings" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("noted", ["nonsense", "3", "[]", "{}"])
+def test_metadata_that_nobody_can_read_are_one_sentence(
+    tmp_path: Path, capsys: Capture, noted: str
+) -> None:
+    """Such as those of a file from elsewhere."""
+    path = tmp_path / "d.safetensors"
+    metadata = {"architecture": noted, "target": "abc", "acceptance": "[]"}
+    save_file({"x": torch.zeros(1)}, path, metadata=metadata)
+    assert cli.main(["drafter", "inspect", str(path)]) == 1
+    said = capsys.readouterr()
+    assert said.err.startswith(f"captiond drafter: {path} is not what it says: its metadata")
+    assert len(said.err.splitlines()) == 1
+    assert not said.out
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 import logging
 import math
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -21,6 +22,8 @@ from model.training.corpus import (
     perturb,
 )
 from tests.lessons import noise, record
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def manifest(
@@ -259,6 +262,11 @@ def test_a_dataset_without_audio_to_train_on_says_what_it_has(tmp_path: Path) ->
 def test_datasets_are_imported_only_where_there_is_one(tmp_path: Path) -> None:
     """The package is large, and most places need none of it."""
     record(tmp_path / "1.wav", 1)
-    before = "datasets" in sys.modules
-    find([tmp_path])
-    assert ("datasets" in sys.modules) == before
+    code = (
+        "import sys; from pathlib import Path; from model.training.corpus import find\n"
+        "assert len(find([Path(sys.argv[1])])) == 1\n"
+        "assert 'datasets' not in sys.modules"
+    )
+    command = [sys.executable, "-B", "-c", code, str(tmp_path)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr

@@ -3,7 +3,9 @@ from dataclasses import replace
 import pytest
 
 from model.drafter import Architecture
+from model.reading import ReaderArchitecture
 from model.speech_draft import SpeechArchitecture
+from model.training.reader_student import ReaderStudent
 from model.training.recipe import Recipe
 from model.training.speech_student import SpeechStudent
 from model.training.student import ParallelStudent, Student
@@ -11,6 +13,7 @@ from model.training.students import fresh, student_of
 from tests.lessons import CHECKPOINT, RECIPE
 
 SPEECH = replace(RECIPE, kind="speech", layers=(1,))
+READER = replace(RECIPE, kind="reader", taps=())
 IDS = (3, 5, 9)
 
 
@@ -23,11 +26,14 @@ IDS = (3, 5, 9)
             Architecture(2, 4, (0, 1), IDS, rope=False, audio=False),
         ),
         (SPEECH, SpeechStudent, SpeechArchitecture(4, (0, 1), IDS)),
+        (READER, ReaderStudent, ReaderArchitecture(2, IDS)),
     ],
-    ids=["parallel", "speech"],
+    ids=["parallel", "speech", "reader"],
 )
 def test_a_recipe_says_who_learns(
-    recipe: Recipe, kind: type[Student], architecture: Architecture | SpeechArchitecture
+    recipe: Recipe,
+    kind: type[Student],
+    architecture: Architecture | SpeechArchitecture | ReaderArchitecture,
 ) -> None:
     """Its kind, and every choice that the network is built by; all of it is to be trained."""
     student = fresh(recipe, CHECKPOINT, IDS)

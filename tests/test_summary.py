@@ -1,6 +1,7 @@
 import json
 from pathlib import Path
 
+from model.reading import Reader, ReaderArchitecture
 from model.trained import read_facts, save_network
 from model.training.cache import Entry
 from model.training.score import Score
@@ -14,6 +15,7 @@ from model.training.summary import (
 )
 from tests.test_drafter import network
 from tests.test_engine import tiny_speech_draft
+from tests.tiny import tiny_config
 
 
 def entry(source: str, licence: str, seconds: float, speaker: str = "s") -> Entry:
@@ -97,6 +99,20 @@ def test_a_speech_draft_is_described_as_one(tmp_path: Path) -> None:
     save_network(path, drafter.network, target="abc", acceptance=drafter.acceptance)
     text = describe_file(path, read_facts(path))
     assert "Speech-Draft, one layer, 4 candidates, taps 0, 1\n" in text
+
+
+def test_a_reader_is_described_as_one(tmp_path: Path) -> None:
+    """Its layers began as blocks of the encoder; it has no candidates and no taps."""
+    path = tmp_path / "r.safetensors"
+    reader = Reader(tiny_config(), ReaderArchitecture(2, (1, 5, 7)))
+    notes = {"recipe": json.dumps({"layers": [0, 1]})}
+    save_network(path, reader, target="abc", acceptance=[0.5] * 8, notes=notes)
+    lines = describe_file(path, read_facts(path)).splitlines()
+    assert lines[2].split(maxsplit=1) == [
+        "architecture",
+        "reader, 2 layers from the encoder's blocks 0, 1",
+    ]
+    assert lines[3].split(maxsplit=1) == ["vocabulary", "3 tokens"]
 
 
 def test_a_score_is_described() -> None:

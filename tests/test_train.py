@@ -1,7 +1,7 @@
-import argparse
 import json
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,11 +13,13 @@ from daemon import cli
 from model.load import load
 from model.speech_draft import SpeechDraft
 from model.trained import load_drafter, load_reader, read_facts
-from model.training import cache, train, trainer
+from model.training import cache, trainer
 from tests.lessons import noise
 from tests.test_load import save_transformers
 
 Capture = pytest.CaptureFixture[str]
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +148,8 @@ def test_a_signal_is_obeyed_after_the_step(
         ([], "is no cache of trajectories"),
         (["--kind", "speech"], "a Speech-Draft begins as one of the model's blocks"),
         (["--layers", "1,2"], "has the decoder blocks 0 to 1, not 1, 2"),
+        (["--kind", "reader", "--soft", "0"], "--block, --soft: a reader drafts in no blocks"),
+        (["--kind", "reader", "--anchors", "16"], "--block, --anchors: a reader drafts in no"),
         (["--data", ".", "--language", "xx"], "does not know the language xx"),
     ],
 )
@@ -177,7 +181,12 @@ def test_wrong_values_are_refused_by_the_parser(wrong: list[str], capsys: Captur
 
 def test_help_needs_no_torch() -> None:
     """Nothing heavy is imported at the head of the verb's module."""
-    parser = argparse.ArgumentParser()
-    train.add_arguments(parser)
-    assert "--perturb" in parser.format_help()
-    assert sys.modules["model.training.train"] is train
+    code = (
+        "import sys; from daemon import cli\n"
+        "try: cli.main(['train', '--help'])\n"
+        "finally: assert not {'torch', 'transformers', 'accelerate'} & sys.modules.keys()"
+    )
+    command = [sys.executable, "-B", "-c", code]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert "--perturb" in done.stdout

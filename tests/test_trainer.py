@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from model.load import Checkpoint
-from model.trained import load_drafter, read_facts
+from model.trained import load_drafter, load_network, read_facts
 from model.training.cache import CacheError
 from model.training.recipe import Recipe
+from model.training.score import Score
 from model.training.trainer import Stopped, Trainer
 from tests.lessons import CHECKPOINT, RECIPE, fill, passages
 from tests.tiny import tiny_checkpoint
@@ -33,14 +34,26 @@ def checkpoint_of(directory: Path) -> dict[str, Any]:
     return saved
 
 
-def test_a_resumed_run_is_the_uninterrupted_one(filled: Path, tmp_path: Path) -> None:
-    """Bit for bit: weights, optimiser, curve and the best drafter; stopped between validations, at one."""
-    whole = trainer(filled, tmp_path / "whole").run()
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        RECIPE,
+        replace(RECIPE, kind="speech", layers=(1,), masked=1.0),
+        replace(RECIPE, kind="reader", taps=(), masked=1.0),
+    ],
+    ids=["parallel", "speech", "reader"],
+)
+def test_a_resumed_run_is_the_uninterrupted_one(
+    filled: Path, tmp_path: Path, recipe: Recipe
+) -> None:
+    """Bit for bit: weights, optimiser, curve and the best network; stopped between validations, at one."""
+    whole = trainer(filled, tmp_path / "whole", recipe).run()
     for stop in (3, 4):
         asked = count(checkpoint_of(tmp_path / "stopped")["done"] + 1 if stop > 3 else 1)
+        again = trainer(filled, tmp_path / "stopped", recipe)
         with pytest.raises(Stopped, match=f"stopped after {stop} of 6 steps"):
-            trainer(filled, tmp_path / "stopped").run(lambda: next(asked) == stop)  # noqa: B023
-    resumed = trainer(filled, tmp_path / "stopped").run()
+            again.run(lambda: next(asked) == stop)  # noqa: B023
+    resumed = trainer(filled, tmp_path / "stopped", recipe).run()
     assert resumed == whole
     one, other = checkpoint_of(tmp_path / "whole"), checkpoint_of(tmp_path / "stopped")
     assert one["done"] == other["done"] == 6
@@ -54,12 +67,12 @@ def test_a_resumed_run_is_the_uninterrupted_one(filled: Path, tmp_path: Path) ->
         assert texts[0] == texts[1]
     paths = [tmp_path / run / "best.safetensors" for run in ("whole", "stopped")]
     assert read_facts(paths[0]) == read_facts(paths[1])
-    first, second = (load_drafter(path, CHECKPOINT).network.state_dict() for path in paths)
+    first, second = (load_network(path, CHECKPOINT)[0].state_dict() for path in paths)
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
 def test_training_helps(filled: Path, tmp_path: Path) -> None:
-    """The loss falls, and what is kept is the best, not the last."""
+    """The loss falls, and what is kept can be read again."""
     recipe = replace(RECIPE, steps=40, validate_every=10, coverage=1.0)
     trainer(filled, tmp_path, recipe).run()
     curve = json.loads((tmp_path / "curve.json").read_text())
@@ -69,6 +82,23 @@ def test_training_helps(filled: Path, tmp_path: Path) -> None:
     best = load_drafter(tmp_path / "best.safetensors", CHECKPOINT)
     assert best.network.architecture.vocabulary is None
     assert best.network.architecture.block == len(best.acceptance) == 4
+
+
+def test_what_is_kept_is_the_best_not_the_last(
+    filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also by a run that goes on from a checkpoint; of equals it is the first."""
+    scores = iter(Score((4,), (tau - 1,), (tau,)) for tau in (1, 3, 3, 2))
+    monkeypatch.setattr("model.training.trainer.score", lambda *_, **__: next(scores))
+    with pytest.raises(Stopped):
+        trainer(filled, tmp_path).run((tmp_path / "checkpoint.pt").exists)
+    best = tmp_path / "best.safetensors"
+    kept = best.read_bytes()
+    trainer(filled, tmp_path).run()
+    curve = json.loads((tmp_path / "curve.json").read_text())
+    assert [(point["step"], point["tau"]) for point in curve] == [(0, 1), (2, 3), (4, 3), (6, 2)]
+    assert read_facts(best)["step"] == "2"
+    assert best.read_bytes() == kept
 
 
 def test_the_vocabulary_is_chosen_once(filled: Path, tmp_path: Path) -> None:
@@ -99,11 +129,12 @@ def test_another_targets_cache_is_refused(filled: Path, tmp_path: Path) -> None:
         trainer(filled, tmp_path, checkpoint=tiny_checkpoint(seed=9))
 
 
-def test_a_damaged_checkpoint_is_named(filled: Path, tmp_path: Path) -> None:
-    (tmp_path / "checkpoint.pt").write_bytes(b"nonsense")
-    with pytest.raises(
-        CacheError, match=r"checkpoint.pt cannot be read \(UnpicklingError\): delete it"
-    ):
+@pytest.mark.parametrize(("content", "kind"), [(b"nonsense", "UnpicklingError"), (b"", "EOFError")])
+def test_a_damaged_checkpoint_is_named(
+    filled: Path, tmp_path: Path, content: bytes, kind: str
+) -> None:
+    (tmp_path / "checkpoint.pt").write_bytes(content)
+    with pytest.raises(CacheError, match=rf"checkpoint.pt cannot be read \({kind}\): delete it"):
         trainer(filled, tmp_path).run()
 
 

@@ -1,9 +1,9 @@
-"""The verb `drafter`: what a drafter's file says of itself, and how good it is on given audio."""
+"""The verb `drafter`: what a drafter's or reader's file says, and how good it is on given audio."""
 
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     inspect = actions.add_parser("inspect", help="show what the file says of itself")
     evaluate = actions.add_parser("evaluate", help="measure it against the model's own tokens")
     for action in (inspect, evaluate):
-        action.add_argument("file", type=Path, help="a drafter that `captiond train` made")
+        action.add_argument(
+            "file", type=Path, help="a drafter or reader that `captiond train` made"
+        )
     evaluate.add_argument(
         "--audio",
         nargs="+",
@@ -41,18 +43,29 @@ def run(args: argparse.Namespace) -> int:
     from model.load import ModelError  # noqa: PLC0415  (help needs none of the seconds this takes)
     from model.trained import read_facts  # noqa: PLC0415
     from model.training.corpus import CorpusError  # noqa: PLC0415
-    from model.training.summary import describe_file  # noqa: PLC0415
 
     try:
         facts = read_facts(args.file)
         if args.action == "inspect":
-            sys.stdout.write(f"{describe_file(args.file, facts)}\n")
+            sys.stdout.write(f"{_describe(args.file, facts)}\n")
         else:
             sys.stdout.write(f"{_evaluate(args, args.model or facts.get('model', 'base'))}\n")
     except (CorpusError, ModelError, OSError) as error:
         sys.stderr.write(f"captiond drafter: {error}\n")
         return 1
     return 0
+
+
+def _describe(path: Path, facts: Mapping[str, str]) -> str:
+    from model.load import ModelError  # noqa: PLC0415
+    from model.training.summary import describe_file  # noqa: PLC0415
+
+    try:
+        return describe_file(path, facts)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ModelError(
+            f"{path} is not what it says: its metadata cannot be read ({error!r})"
+        ) from None
 
 
 def _evaluate(args: argparse.Namespace, model: str) -> str:

@@ -122,7 +122,7 @@ def write_shard(
 
 
 def _shards(directory: Path) -> list[Path]:
-    """Those that there are; a drafter may lie beside them."""
+    """Those that there are; a network may lie beside them."""
     return sorted(path for path in directory.glob("*.safetensors") if path.stem.isdecimal())
 
 

@@ -76,7 +76,10 @@ class Manifest:
         self._file.close()
 
     def add(self, clip: Clip) -> None:
-        """Write the clip's file, then its line. Raises OSError, and then leaves neither."""
+        """Write the clip's file, then its line.
+
+        Raises OSError, and then leaves no line: at most a whole file, which the next run replaces.
+        """
         path = self._path.parent / clip.name
         path.parent.mkdir(exist_ok=True)
         encoded = io.BytesIO()

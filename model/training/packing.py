@@ -1,6 +1,6 @@
 """Trajectories to training batches: anchors, what each may see, and what it should say.
 
-Pure functions of tensors; which anchors are drawn when is `trainer`'s.
+Pure functions of tensors; which anchors are drawn when is `shelf`'s.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""How to train a drafter: every choice in one record, which checkpoints and drafters carry along.
+"""How to train a network: every choice in one record, which checkpoints and files carry along.
 
 Plain numbers; computes nothing but what follows from a target's size.
 """
@@ -18,8 +18,9 @@ Kind = Literal["parallel", "speech", "reader"]
 class Recipe:
     """How to train. layers: the target's blocks from which the network's layers begin.
 
-    kind: "parallel"; "speech" for a Speech-Draft, which has one layer, rotation and both memories;
-    or "reader", whose layers begin as blocks of the encoder's. Anything else raises ValueError.
+    kind: "parallel"; "speech" for a Speech-Draft, which has one layer, rotation and both memories:
+    what else is asked of it raises ValueError; or "reader", whose layers begin as blocks of the
+    encoder's, and for which taps, block, anchors and soft mean nothing.
     coverage: share of the training tokens that the draft vocabulary holds; 1 for the whole
     vocabulary. peak: learning rate. warm_up: share of the steps. soft: see `Student`.
     held_out: share of the first cache's speakers that validation keeps to itself. masked: spans
@@ -60,7 +61,10 @@ def layers_of(config: WhisperConfig, side: Side) -> int:
 
 
 def last_layers(config: WhisperConfig, count: int = 3, side: Side = "decoder") -> tuple[int, ...]:
-    """The target's last blocks, from which a drafter learns fastest: they align text and audio."""
+    """The target's last blocks, where networks begin unless told otherwise.
+
+    A drafter learns fastest from them: they align text and audio.
+    """
     blocks = layers_of(config, side)
     return tuple(range(max(0, blocks - count), blocks))
 

@@ -1,4 +1,4 @@
-"""What a drafter learned from and how good it is, as notes in its file, and as text for people.
+"""What a drafter or reader learned from and how good it is, as notes in its file, and as text for people.
 
 Knows no network; the notes are text, so that any reader of safetensors can show them.
 """
@@ -77,11 +77,15 @@ def describe_score(score: Score, positions: int) -> str:
 
 
 def describe_file(path: Path, facts: Mapping[str, str]) -> str:
-    """All that a drafter's metadata say, a line each. What was not noted is left out."""
+    """All that a network's metadata say, a line each. What was not noted is left out.
+
+    Raises KeyError, TypeError, ValueError or AttributeError for metadata that nobody here wrote.
+    """
     architecture = json.loads(facts["architecture"])
     vocabulary = architecture["vocabulary"]
     recipe = json.loads(facts.get("recipe", "{}"))
-    origin = f" from blocks {_numbers(recipe['layers'])}" if "layers" in recipe else ""
+    side = "the encoder's " if facts["kind"] == "reader" else ""
+    origin = f" from {side}blocks {_numbers(recipe['layers'])}" if "layers" in recipe else ""
     lines = {
         "file": f"{path}, {path.stat().st_size / 1e6:.1f} MB",
         "target": f"{facts.get('model', 'not named')}, fingerprint {facts['target']}",

@@ -1,4 +1,4 @@
-"""The verb `train`: audio in, a drafter's file out, by way of find, join, distil, train, evaluate.
+"""The verb `train`: audio in, a network's file out, by way of find, join, distil, train, evaluate.
 
 Reads the command line and puts the stages together; each goes on where it was stopped.
 """
@@ -31,7 +31,10 @@ _STOPPED = 128 + signal.SIGINT
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's flags."""
     parser.add_argument(
-        "--out", type=Path, required=True, help="folder for the drafter and all of its training"
+        "--out",
+        type=Path,
+        required=True,
+        help="folder for the drafter or reader, and all of its training",
     )
     parser.add_argument(
         "--data",
@@ -85,25 +88,24 @@ def _add_recipe_arguments(parser: argparse.ArgumentParser) -> None:
         "--batch", type=count, default=4, help="passages in a step of a process (default: 4)"
     )
     parser.add_argument(
-        "--anchors", type=count, default=16, help="blocks of a passage in a step (default: 16)"
+        "--anchors", type=count, help="of a drafter: blocks of a passage in a step (default: 16)"
     )
     parser.add_argument(
         "--rate", type=_positive, default=6e-4, help="highest learning rate (default: %(default)s)"
     )
-    parser.add_argument("--block", type=count, default=8, help="candidates (default: 8)")
+    parser.add_argument("--block", type=count, help="of a drafter: candidates (default: 8)")
     parser.add_argument(
         "--coverage",
         type=_coverage,
         default=0.999,
-        help="share of the data's tokens that the drafter can propose; 1 for the model's whole "
+        help="share of the data's tokens that can be proposed; 1 for the model's whole "
         "vocabulary (default: %(default)s)",
     )
     parser.add_argument(
         "--soft",
         type=_share,
-        default=0.0,
-        help="share of the loss that is learned from the model's distributions rather than from "
-        "its choices (default: 0)",
+        help="of a drafter: share of the loss that is learned from the model's distributions rather "
+        "than from its choices (default: 0)",
     )
     parser.add_argument(
         "--masked",
@@ -115,7 +117,7 @@ def _add_recipe_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train. 0: the drafter is written; 1: something is missing or unreadable; 130: stopped."""
+    """Train. 0: the network is written; 1: something is missing or unreadable; 130: stopped."""
     logging.basicConfig(format="%(message)s")
     logging.getLogger("model").setLevel(logging.INFO)
     from model.load import ModelError  # noqa: PLC0415  (help needs none of the seconds this takes)
@@ -162,19 +164,47 @@ def _train(args: argparse.Namespace) -> None:
 
 
 def _recipe(args: argparse.Namespace, checkpoint: "Checkpoint") -> "Recipe":
-    """Raises CorpusError for blocks that the model does not have, or that are too many."""
+    """Raises CorpusError for what the model does not have, or what the kind has no use for."""
     from model.training.corpus import CorpusError  # noqa: PLC0415
-    from model.training.recipe import (  # noqa: PLC0415
-        Recipe,
-        last_layers,
-        layers_of,
-        speech_taps,
-        taps_for,
+    from model.training.recipe import Recipe, speech_taps, taps_for  # noqa: PLC0415
+
+    given = {name: getattr(args, name) for name in ("block", "anchors", "soft")}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    layers, soft = _layers(args, checkpoint), chosen.get("soft", 0.0) > 0
+    taps: tuple[int, ...] = ()
+    if args.kind == "parallel":
+        taps = taps_for(checkpoint.config, layers, soft=soft)
+    elif args.kind == "speech":
+        taps = speech_taps(checkpoint.config, layers[0], soft=soft)
+    elif chosen:
+        raise CorpusError(
+            f"{', '.join(f'--{name}' for name in chosen)}: a reader drafts in no blocks, and has "
+            f"no soft labels"
+        )
+    return Recipe(
+        layers=layers,
+        taps=taps,
+        steps=args.steps,
+        batch=args.batch,
+        peak=args.rate,
+        coverage=args.coverage,
+        seed=args.seed,
+        kind=args.kind,
+        masked=args.masked,
+        **chosen,
     )
 
-    speech, reader, soft = args.kind == "speech", args.kind == "reader", args.soft > 0
-    side: Side = "encoder" if reader else "decoder"
-    layers = args.layers or last_layers(checkpoint.config, 1 if speech else 3, side)
+
+def _layers(args: argparse.Namespace, checkpoint: "Checkpoint") -> tuple[int, ...]:
+    """Blocks that the layers begin as. Raises CorpusError for those that there are not, or too many."""
+    from model.training.corpus import CorpusError  # noqa: PLC0415
+    from model.training.recipe import last_layers, layers_of  # noqa: PLC0415
+
+    side: Side = "encoder" if args.kind == "reader" else "decoder"
+    speech = args.kind == "speech"
+    layers: tuple[int, ...] = args.layers or last_layers(
+        checkpoint.config, 1 if speech else 3, side
+    )
     if speech and len(layers) != 1:
         raise CorpusError("--layers: a Speech-Draft begins as one of the model's blocks")
     blocks = layers_of(checkpoint.config, side)
@@ -183,26 +213,7 @@ def _recipe(args: argparse.Namespace, checkpoint: "Checkpoint") -> "Recipe":
             f"--layers: {checkpoint.name} has the {side} blocks 0 to {blocks - 1}, "
             f"not {', '.join(map(str, layers))}"
         )
-    return Recipe(
-        layers=layers,
-        taps=(
-            ()
-            if reader
-            else speech_taps(checkpoint.config, layers[0], soft=soft)
-            if speech
-            else taps_for(checkpoint.config, layers, soft=soft)
-        ),
-        block=args.block,
-        steps=args.steps,
-        batch=args.batch,
-        anchors=args.anchors,
-        peak=args.rate,
-        coverage=args.coverage,
-        soft=args.soft,
-        seed=args.seed,
-        kind=args.kind,
-        masked=args.masked,
-    )
+    return layers
 
 
 def _distil(
@@ -245,7 +256,7 @@ def _finish(
     caches: list[Path],
     device: Any,
 ) -> None:
-    """Measure the best drafter on all that was held out, and write it with its notes."""
+    """Measure the best network on all that was held out, and write it with its notes."""
     from model.trained import load_network, read_facts, save_network  # noqa: PLC0415
     from model.training import cache  # noqa: PLC0415
     from model.training.evaluate import judge  # noqa: PLC0415
