@@ -246,12 +246,13 @@ class Engine:
         return self._reading.choose(_spoken(request))
 
     def _proposer_of(self, row: Row, reading: list[int]) -> Proposer | None:
-        # Where a drafter draws for a sampled row, its text must follow from its seed, and not from
-        # what was said of the utterance before.
-        drawn = row.sampled and self.runner.drafter is not None
+        # Where a drafter draws for a sampled row, its text must follow from its seed alone: not from
+        # what was said of the utterance before, nor from whether readings are worth their time.
+        if row.sampled and self.runner.drafter is not None:
+            return None
         if self._proposer is not None:
-            return None if drawn else self._proposer(row.request)
-        previous = () if drawn else row.request.previous
+            return self._proposer(row.request)
+        previous = row.request.previous
         if not reading:
             return Reuse(previous) if previous else None
         row.read = not previous
@@ -263,8 +264,7 @@ class Engine:
         rows = self._rows[: self.slots]
         reads = self._pace is None or self._pace.reads_on(len(rows))
         proposals = [
-            row.propose(self.runner.block) if reads or row.sampled or not row.read else Proposal()
-            for row in rows
+            row.propose(self.runner.block) if reads or not row.read else Proposal() for row in rows
         ]
         if self.runner.drafter is not None:
             proposals = self._drafted(rows, proposals)
