@@ -264,7 +264,7 @@ class Phases:
         given = slots.forced[first:last]
         opening = (emitted == given)[:, None]
         rule = torch.where((given > 0)[:, None], self._joint_bias, self._first_bias)
-        ruled = logits + self._bias
+        ruled = logits.add_(self._bias)  # nobody else reads them
         ruled[:, 0] = torch.where(opening, ruled[:, 0] + rule, ruled[:, 0])
         verdict = accept(
             ruled,
