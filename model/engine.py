@@ -262,27 +262,24 @@ class Engine:
     def _round(self) -> tuple[list[Proposal], list[Facts]]:
         """Every row proposes, one target pass verifies."""
         rows = self._rows[: self.slots]
-        reads = self._pace is None or self._pace.reads_on(len(rows))
-        proposals = [
-            row.propose(self.runner.block) if reads or not row.read else Proposal() for row in rows
-        ]
+        proposals = [row.propose(self.runner.block) for row in rows]
         if self.runner.drafter is not None:
             proposals = self._drafted(rows, proposals)
         return proposals, self.runner.round(rows, proposals)
 
     def _drafted(self, rows: list[Row], proposals: list[Proposal]) -> list[Proposal]:
-        """With the drafter's candidates for the rows that have no text.
+        """With the drafter's candidates for the rows that have no text, or one that is only read.
 
         What a sampled row draws follows from its blocks, so that theirs never change.
         """
-        silent = [not proposal.text for proposal in proposals]
+        wanting = [row.read or not p.text for row, p in zip(rows, proposals, strict=True)]
         k = block = self.runner.block
-        greedy = any(quiet and not row.sampled for row, quiet in zip(rows, silent, strict=True))
+        greedy = any(want and not row.sampled for row, want in zip(rows, wanting, strict=True))
         if self._pace is not None and greedy:
             k = self._pace.choose(len(rows))
         return [
-            row.draft(block if row.sampled else k) if quiet else proposal
-            for row, proposal, quiet in zip(rows, proposals, silent, strict=True)
+            row.draft(block if row.sampled else k, p.text) if want and (k or row.sampled) else p
+            for row, p, want in zip(rows, proposals, wanting, strict=True)
         ]
 
     def _deliver(
@@ -293,13 +290,11 @@ class Engine:
         for row, proposal, (*pairs, emitted, accepted) in zip(rows, proposals, facts, strict=True):
             tokens, logprobs = pairs[: int(emitted)], pairs[len(pairs) // 2 :][: int(emitted)]
             row.take(proposal, [int(token) for token in tokens], int(accepted), logprobs)
-            if self._pace is None or row.sampled:
-                continue
-            if proposal.text and row.read and row.rounds:
-                self._pace.learn_reading(int(emitted))
-            elif proposal.drafted:
+            if proposal.drafted and self._pace is not None and not row.sampled:
                 # What lies behind an accepted end was never judged.
                 self._pace.learn(min(proposal.drafted, int(emitted)), int(accepted))
+            if row.read and not row.rounds and not row.attempts:
+                self._reading.learn(_spoken(row.request), int(accepted))
         # Only now that every row knows its length may rows be moved.
         for row in [row for row in rows if row.finished(self.tokens.eot)]:
             slot = self._rows.index(row)
@@ -312,8 +307,6 @@ class Engine:
                 with suppress(torch.OutOfMemoryError):
                     result = replace(result, timed=self._timed(slot, row, result.tokens))
             finished.append(result)
-            if row.read:
-                self._reading.learn(_spoken(row.request), row.reused / len(row.tokens))
             if isinstance(result, Failure):
                 self.runner.clear(slot)
             self._free(slot)

@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 
 _MEMORY = 0.98  # weight of the past: about the last fifty rounds count
 _HOPE = 32.0  # proposals' worth of belief in the acceptance that the drafter was shipped with
-_LEAST_SHARE = 0.15  # of transcripts, that readings must get right to be worth their time
+_LEAST_READ = 2.0  # tokens that the prefill must accept of a reading for it to be worth its time
+_HOPED = 6.0  # as if a dozen utterances had been read with that many
 _RECENT = 0.9  # weight of the past from one reading to the next
-_AGAIN = 20  # utterances, or rounds, between two tries of a reading that did not pay
+_AGAIN = 20  # utterances between two tries of a reader that did not pay
 _LOSS = (
     0.025  # of a plain pass: what tries of a block that does not pay may cost a round on average
 )
@@ -36,8 +37,6 @@ class Pace:
         self._reached = [_HOPE] * len(acceptance)
         self._kept = [_HOPE * share for share in acceptance]
         self._since_probe = 0
-        self._read = 1.0 + sum(acceptance[:1])  # tokens of a round that goes on with a reading
-        self._unread = 0
 
     def choose(self, rows: int) -> int:
         """Candidates for a round of `rows` rows; 0 is a plain pass without drafting."""
@@ -55,20 +54,6 @@ class Pace:
             return 0
         self._since_probe = 0
         return least
-
-    def reads_on(self, rows: int) -> bool:
-        """Whether a round of `rows` rows should go on with readings where the drafter could draft."""
-        rows = self._measured(rows)
-        times = self._verify[rows]
-        best = max(self._tokens(k) / self._seconds(rows, k) for k in times)
-        if self._read / times[max(times)] >= best:
-            return True
-        self._unread = (self._unread + 1) % _AGAIN
-        return not self._unread
-
-    def learn_reading(self, emitted: int) -> None:
-        """Take how many tokens a round emitted that went on with a reading."""
-        self._read = self._read * _MEMORY + emitted * (1 - _MEMORY)
 
     def learn(self, proposed: int, accepted: int) -> None:
         """Take one row's outcome of one drafted round."""
@@ -94,23 +79,23 @@ class Pace:
 
 
 class ReadingPace:
-    """Whether to read an utterance: by how much of the transcripts readings got right lately.
+    """Whether to read an utterance: by how many tokens of readings were accepted at once lately.
 
     Language by language, as the requests name it: a reader knows those that it was taught.
     """
 
     def __init__(self) -> None:
-        self._shares: dict[str, float] = {}
+        self._accepted: dict[str, float] = {}
         self._skipped: dict[str, int] = {}
 
     def choose(self, language: str) -> bool:
         """Whether the next utterance in `language` is to be read."""
-        if self._shares.get(language, 1.0) >= _LEAST_SHARE:
+        if self._accepted.get(language, _HOPED) >= _LEAST_READ:
             return True
         self._skipped[language] = (self._skipped.get(language, 0) + 1) % _AGAIN
         return not self._skipped[language]
 
-    def learn(self, language: str, share: float) -> None:
-        """Take what share of one transcript's tokens its reading had right."""
-        past = self._shares.get(language, share)
-        self._shares[language] = _RECENT * past + (1 - _RECENT) * share
+    def learn(self, language: str, accepted: int) -> None:
+        """Take how many tokens of one reading the prefill accepted."""
+        past = self._accepted.get(language, _HOPED)
+        self._accepted[language] = _RECENT * past + (1 - _RECENT) * accepted

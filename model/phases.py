@@ -200,19 +200,20 @@ class Phases:
     ) -> Tensor:
         """One target pass over the anchors and candidates of slots 0 … rows - 1.
 
-        candidates: [rows, k] int64 from the host; where drafted [rows] is true, the drafter's
-        first k stand in their place. counts: [rows], how many are proposed. Returns one tensor for
-        one transfer, [rows, 2 * (k + 1) + 2] float64: tokens, log-probabilities, how many tokens
-        were emitted, how many of those were candidates.
+        candidates: [rows, k] int64, texts from the host, filled up with ends. Where drafted [rows] is
+        true, the drafter's first k stand in their place, but for a text that begins as they do: the
+        two bear each other out, and a text goes on straighter. counts: [rows], how many are
+        proposed. Returns one tensor for one transfer, [rows, 2 * (k + 1) + 2] float64: tokens,
+        log-probabilities, how many tokens were emitted, how many of those were candidates.
         """
         rows, k = candidates.shape
         slots = self._slots
         distribution = None
         if self._drafter is not None and k:
             own = self._drafted[:rows, :k]
-            candidates[:, : own.shape[1]] = torch.where(
-                drafted[:, None], own, candidates[:, : own.shape[1]]
-            )
+            texts = candidates[:, : own.shape[1]]
+            apart = drafted[:, None] & (texts[:, :1] != own[:, :1])
+            candidates[:, : own.shape[1]] = torch.where(apart, own, texts)
             distribution = self._distribution[:rows, :k] if sampled else None
         block = torch.cat((slots.anchors[:rows, None], candidates), 1)
         hidden, features = self._pass(block, 0, reach, heard)

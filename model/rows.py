@@ -14,7 +14,10 @@ from model.tokens import TokenTable
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What one row proposes in one round: the tokens of a text, or so many of the drafter's."""
+    """What one row proposes in one round: a text, so many of the drafter's tokens, or one of the two.
+
+    With both, the text is proposed where it begins as the drafter does.
+    """
 
     text: list[int] = field(default_factory=list)
     drafted: int = 0
@@ -22,7 +25,7 @@ class Proposal:
     @property
     def count(self) -> int:
         """Candidates."""
-        return self.drafted or len(self.text)
+        return max(self.drafted, len(self.text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +129,10 @@ class Row:
             return Proposal()
         return Proposal(self.proposer.propose(min(most, self._limit)))
 
-    def draft(self, most: int) -> Proposal:
-        """At most `most` candidates of the drafter's."""
-        return Proposal(drafted=min(most, self._limit))
+    def draft(self, most: int, text: list[int]) -> Proposal:
+        """At most `most` candidates of the drafter's, or as many of `text`."""
+        most = min(most, self._limit)
+        return Proposal(text[:most], most)
 
     def take(
         self, proposal: Proposal, tokens: list[int], accepted: int, logprobs: list[float]
@@ -148,7 +152,7 @@ class Row:
                     break
         if self.proposer is not None:
             self.proposer.emit(tokens)
-        if proposal.text:
+        if proposal.text and not proposal.drafted:
             self.reused += accepted
 
     def finished(self, eot: int) -> bool:

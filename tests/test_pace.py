@@ -89,9 +89,9 @@ def test_a_reader_that_reads_nothing_right_is_seldom_asked_again() -> None:
     pace = ReadingPace()
     for _ in range(200):
         if pace.choose("de"):
-            pace.learn("de", 0.0)
+            pace.learn("de", 0)
     assert sum(pace.choose("de") for _ in range(100)) == 5
     assert pace.choose("en")
     for _ in range(5):
-        pace.learn("de", 0.8)
+        pace.learn("de", 20)
     assert all(pace.choose("de") for _ in range(10))

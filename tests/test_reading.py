@@ -96,20 +96,13 @@ class Dice:
         assert rows
         return self._random.choice([0, 1, 2, 4, 8])
 
-    def reads_on(self, rows: int) -> bool:
-        assert rows
-        return self._random.random() < 0.5
-
     def learn(self, proposed: int, accepted: int) -> None:
         assert 0 <= accepted <= proposed
-
-    def learn_reading(self, emitted: int) -> None:
-        assert emitted > 0
 
 
 @pytest.mark.parametrize("slots", [1, 3, 8])
 def test_a_block_that_changes_from_round_to_round_changes_no_token(slots: int) -> None:
-    """Nor do readings that are left and taken up again; beside sampled rows, too, which keep to theirs."""
+    """Nor do readings beside it; nor sampled rows, whose blocks stay as they are."""
 
     def engine_of(slots: int) -> Engine:
         reader = TrainedReader("tiny", tiny_reader())

@@ -41,7 +41,7 @@ def test_one_place_is_always_the_targets_own() -> None:
     one.take(Proposal(), [7, 7, 7], 0, [-1.0] * 3)
     assert one.propose(8).count == 1
     one.take(Proposal(), [7], 0, [-1.0])
-    assert (one.propose(8).count or one.draft(3).count) == 0
+    assert (one.propose(8).count or one.draft(3, []).count) == 0
 
 
 def test_the_drafter_follows_where_the_text_has_run_off() -> None:
@@ -49,7 +49,8 @@ def test_the_drafter_follows_where_the_text_has_run_off() -> None:
     assert one.propose(8).text == [5, 6]
     one.take(Proposal([5, 6]), [5, 6, 9], 2, [-1.0] * 3)
     assert one.propose(8) == Proposal()
-    assert one.draft(4) == Proposal(drafted=4)
+    assert one.draft(4, []) == Proposal(drafted=4)
+    assert one.draft(4, [1, 2, 3, 4, 5]) == Proposal([1, 2, 3, 4], drafted=4)
 
 
 def test_a_text_that_fits_nowhere_rests_longer_and_longer() -> None:
