@@ -77,14 +77,16 @@ def ways(model: str) -> dict[str, Way]:
     checkpoint = load(model)
     plain = Engine(checkpoint, slots=1)
     made = {"plain": Way(plain, reuses=False), "reused": Way(plain, reuses=True)}
-    if (file := bundled(checkpoint, reads=True)) is not None:
-        reader = load_reader(file, checkpoint)
+    reads, drafts = bundled(checkpoint, reads=True), bundled(checkpoint)
+    reader = None if reads is None else load_reader(reads, checkpoint)
+    drafter = None if drafts is None else load_drafter(drafts, checkpoint)
+    if reader is not None:
         made["reused and read"] = Way(Engine(checkpoint, slots=1, reader=reader), reuses=True)
-        if (other := bundled(checkpoint)) is not None:
-            both = Engine(
-                checkpoint, slots=1, reader=reader, drafter=load_drafter(other, checkpoint)
-            )
-            made["reused, read and drafted"] = Way(both, reuses=True)
+    if drafter is not None:
+        made["reused and drafted"] = Way(Engine(checkpoint, slots=1, drafter=drafter), reuses=True)
+    if reader is not None and drafter is not None:
+        both = Engine(checkpoint, slots=1, reader=reader, drafter=drafter)
+        made["reused, read and drafted"] = Way(both, reuses=True)
     return made
 
 
