@@ -214,7 +214,7 @@ def _plan(
     args: argparse.Namespace, device: str, *, drafter: Path | None, reader: Path | None
 ) -> "Plan":
     from model.bench_field import ENGINES, Plan  # noqa: PLC0415
-    from model.proposers import chance_for  # noqa: PLC0415
+    from model.bench_oracle import chance_for  # noqa: PLC0415
 
     chance = chance_for(args.alpha, args.block) if args.chance is None else args.chance
     return Plan(

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 import torch
 
 from model.bench_clips import BenchError, Clip
+from model.bench_oracle import Simulated
 from model.bench_race import Reading
 from model.engine import Engine
 from model.load import Checkpoint
 from model.mel import LogMel
-from model.proposers import Proposer, Reuse, Simulated
+from model.proposers import Proposer, Reuse
 from model.quantised import Precision
 from model.requests import Hypothesis, Request
 

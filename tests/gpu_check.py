@@ -26,12 +26,12 @@ import torch
 
 from model.bench_clips import Clip
 from model.bench_contenders import Captiond, Desk, Truth, greedy, simulated, truth_of
+from model.bench_oracle import chance_for
 from model.bench_race import Reading, Track, race, rounds_of, token_mismatches
 from model.bench_report import machine
 from model.load import Checkpoint
 from model.measure import timed
 from model.mel import SAMPLE_RATE, SAMPLES_PER_STATE
-from model.proposers import chance_for
 from model.runner import BUCKETS
 from model.shapes import random_checkpoint, shape_config
 from model.whisper import Cache
