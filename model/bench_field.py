@@ -5,10 +5,13 @@ Times nothing itself.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from model.bench_apart import Apart
 from model.bench_clips import BenchError, Clip
 from model.bench_contenders import (
     Captiond,
@@ -200,7 +203,11 @@ class Field:
 
         def faster_whisper() -> Contender:
             compute = name.removeprefix("faster-whisper-")
-            return FasterWhisper(name, self.ctranslate2, compute, language, plan.device)
+            threads = torch.get_num_threads()
+            make = partial(
+                FasterWhisper, name, self.ctranslate2, compute, language, plan.device, threads
+            )
+            return Apart(name, make)
 
         def trained() -> Contender:
             networks = name.removeprefix("int8-")

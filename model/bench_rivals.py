@@ -85,14 +85,13 @@ class FasterWhisper:
     """faster-whisper: `WhisperModel` for one clip, `BatchedInferencePipeline` for several."""
 
     def __init__(
-        self, name: str, directory: Path, compute: str, language: str, device: str
+        self, name: str, directory: Path, compute: str, language: str, device: str, threads: int
     ) -> None:
         if importlib.util.find_spec("faster_whisper") is None:
             raise Absent("faster-whisper is not installed: captiond[compare] brings it")
         from faster_whisper import BatchedInferencePipeline, WhisperModel  # noqa: PLC0415  (optional)
 
         self.name = name
-        threads = torch.get_num_threads()
         self._model = WhisperModel(
             str(directory), device=device, compute_type=compute, cpu_threads=threads
         )

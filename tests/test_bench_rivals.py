@@ -75,7 +75,7 @@ def test_a_rival_that_is_not_installed_says_what_brings_it(
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(Absent, match=r"faster-whisper is not installed: captiond\[compare\]"):
-        FasterWhisper("faster-whisper-int8", tmp_path, "int8", "en", "cpu")
+        FasterWhisper("faster-whisper-int8", tmp_path, "int8", "en", "cpu", 1)
 
 
 def test_weights_in_pieces_are_joined(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_faster_whisper_gets_every_sample_of_every_clip(
     vars(fake).update(WhisperModel=Model, BatchedInferencePipeline=Pipeline)
     fake.__spec__ = importlib.util.spec_from_loader("faster_whisper", loader=None)
     monkeypatch.setitem(sys.modules, "faster_whisper", fake)
-    rival = FasterWhisper("faster-whisper-int8", tmp_path, "int8", "en", "cpu")
+    rival = FasterWhisper("faster-whisper-int8", tmp_path, "int8", "en", "cpu", 1)
     readings = rival.read(CLIPS)
     assert [reading.text for reading in readings] == list("01234")
     assert all(np.array_equal(got, clip.audio) for got, clip in zip(cut, CLIPS, strict=True))
@@ -165,7 +165,7 @@ def test_faster_whisper_hears_what_the_engine_hears(tmp_path: Path) -> None:
     wanted = [reading.text for reading in greedy(desk, "en").read(clips)]
     for compute in ("float32", "int8"):
         directory = ctranslate2_directory(checkpoint, tmp_path)
-        rival = FasterWhisper(f"faster-whisper-{compute}", directory, compute, "en", "cpu")
+        rival = FasterWhisper(f"faster-whisper-{compute}", directory, compute, "en", "cpu", 2)
         alone = [rival.read([clip])[0].text for clip in clips]
         together = [reading.text for reading in rival.read(clips)]
         for texts in (alone, together):
