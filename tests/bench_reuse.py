@@ -1,6 +1,6 @@
 """What a right draft is worth: live partials and finals, with the last hypothesis reused and without.
 
-    python -m tests.bench_reuse [--model base] [--files N]
+    python -m tests.bench_reuse [--model base] [--files N] [--reader FILE]
 
 Each LibriSpeech test-other recording is decoded as it would be live: a partial every half second on
 the fitted window, then the final on the full one. All ways in one run, file by file in turn; the
@@ -21,7 +21,7 @@ from model.engine import Engine
 from model.load import load
 from model.mel import SAMPLE_RATE
 from model.requests import Request
-from model.trained import bundled, load_drafter, load_reader
+from model.trained import choose, load_drafter, load_reader
 from tests.audio import recordings
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "reuse.json"
@@ -72,14 +72,14 @@ class Way:
         return tokens
 
 
-def ways(model: str) -> dict[str, Way]:
-    """Without and with reuse; and with the bundled networks, where there are any."""
+def ways(model: str, drafts: str, reads: str) -> dict[str, Way]:
+    """Without and with reuse; and with trained networks, where there are any."""
     checkpoint = load(model)
     plain = Engine(checkpoint, slots=1)
     made = {"plain": Way(plain, reuses=False), "reused": Way(plain, reuses=True)}
-    reads, drafts = bundled(checkpoint, reads=True), bundled(checkpoint)
-    reader = None if reads is None else load_reader(reads, checkpoint)
-    drafter = None if drafts is None else load_drafter(drafts, checkpoint)
+    files = choose(drafts, checkpoint), choose(reads, checkpoint, reads=True)
+    drafter = None if files[0] is None else load_drafter(files[0], checkpoint)
+    reader = None if files[1] is None else load_reader(files[1], checkpoint)
     if reader is not None:
         made["reused and read"] = Way(Engine(checkpoint, slots=1, reader=reader), reuses=True)
     if drafter is not None:
@@ -95,8 +95,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="base")
     parser.add_argument("--files", type=int)
+    for flag in ("--drafter", "--reader"):
+        parser.add_argument(flag, default="auto", help="as `captiond serve` takes it")
     args = parser.parse_args()
-    each = ways(args.model)
+    each = ways(args.model, args.drafter, args.reader)
     for way in each.values():
         way.engine.warm_up()
     tallies = {name: {"partial": Tally(), "final": Tally()} for name in each}
