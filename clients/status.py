@@ -38,7 +38,10 @@ def run(args: argparse.Namespace) -> int:
     try:
         healthy, figures = ask(args.url, os.environ.get("CAPTIOND_TOKEN"))
     except (OSError, ValueError) as error:
-        sys.stderr.write(f"{NAME}: no daemon answers at {args.url}: {error}\n")
+        reason = getattr(error, "reason", error)
+        sys.stderr.write(
+            f"{NAME}: no daemon answers at {args.url} ({reason}); start one there: captiond serve\n"
+        )
         return 2
     if args.json:
         sys.stdout.write(json.dumps(figures) + "\n")

@@ -79,7 +79,9 @@ class Listener:
             else:
                 self._servers = [await self._serve(host, port, None)]
         except OSError as error:
-            raise ListenError(f"cannot listen on {host}, port {port}: {error.strerror}") from None
+            raise ListenError(
+                f"cannot listen on {host}, port {port}: {error.strerror}; take another --port or --host"
+            ) from None
 
     async def _serve(
         self, host: str | None, port: int | None, sock: socket.socket | None

@@ -129,7 +129,8 @@ class Daemon:
     def stop(self) -> None:
         """Ask `run` to finish: pending finals are still delivered. Asked twice, it drops them."""
         if self._stop_requested.is_set():
-            logger.warning("asked to stop again: pending finals are dropped")
+            if self._connections:
+                logger.warning("asked to stop again: pending finals are dropped")
             self._stop_insisted.set()
         else:
             logger.info(

@@ -117,7 +117,10 @@ def read_facts(path: Path) -> dict[str, str]:
             # The first files tell no kind: there was but one.
             facts = {"kind": "parallel"} | dict(file.metadata() or {})
     except (OSError, SafetensorError) as error:
-        raise ModelError(f"{path} cannot be read as a drafter or reader: {error}") from None
+        raise ModelError(
+            f"{path} cannot be read as a drafter or reader, a .safetensors file that `captiond train` "
+            f"made: {error}"
+        ) from None
     if missing := sorted({"architecture", "target", "acceptance"} - facts.keys()):
         raise ModelError(
             f"{path} is neither drafter nor reader: its metadata lack {', '.join(missing)}"
@@ -151,7 +154,7 @@ def load_drafter(path: Path, checkpoint: Checkpoint) -> Trained:
     """Read a drafter as `load_network` does. Raises ModelError for a reader, too."""
     network, acceptance = load_network(path, checkpoint)
     if isinstance(network, Reader):
-        raise ModelError(f"{path} is a reader, not a drafter: name it as the reader")
+        raise ModelError(f"{path} is a reader, not a drafter: name it with --reader")
     return Trained(path.stem, network, acceptance)
 
 
@@ -159,7 +162,7 @@ def load_reader(path: Path, checkpoint: Checkpoint) -> TrainedReader:
     """Read a reader as `load_network` does. Raises ModelError for a drafter, too."""
     network, _ = load_network(path, checkpoint)
     if not isinstance(network, Reader):
-        raise ModelError(f"{path} is a drafter, not a reader: name it as the drafter")
+        raise ModelError(f"{path} is a drafter, not a reader: name it with --drafter")
     return TrainedReader(path.stem, network)
 
 

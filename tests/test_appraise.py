@@ -68,7 +68,7 @@ def test_metadata_that_nobody_can_read_are_one_sentence(
     ("argv", "says"),
     [
         (["inspect", "/nowhere"], "cannot be read"),
-        (["evaluate", "DRAFTER", "--audio", "/nowhere"], "is no manifest"),
+        (["evaluate", "DRAFTER", "--audio", "/nowhere"], "does not exist"),
         (["evaluate", "DRAFTER", "--audio", ".", "--language", "xx"], "does not know the language"),
         (["evaluate", "DRAFTER", "--audio", ".", "--model", "no such model"], "no such model"),
     ],

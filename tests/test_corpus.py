@@ -120,8 +120,10 @@ def test_places_without_anything_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "bad.wav").write_bytes(b"nonsense")
     with pytest.raises(CorpusError, match=r"no recordings of up to 30 s in .*; 1 unreadable"):
         find([tmp_path])
-    with pytest.raises(CorpusError, match="is no manifest"):
+    with pytest.raises(CorpusError, match="absent does not exist"):
         find([tmp_path / "absent"])
+    with pytest.raises(CorpusError, match="is no manifest"):
+        find([tmp_path / "bad.wav"])
 
 
 def test_audio_comes_as_the_target_wants_it(tmp_path: Path) -> None:

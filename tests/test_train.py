@@ -144,12 +144,12 @@ def test_a_signal_is_obeyed_after_the_step(
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        (["--data", "/nowhere"], "/nowhere is no manifest"),
-        ([], "is no cache of trajectories"),
+        (["--data", "/nowhere"], "/nowhere does not exist"),
+        ([], "name audio with --data"),
         (["--kind", "speech"], "a Speech-Draft begins as one of the model's blocks"),
         (["--layers", "1,2"], "has the decoder blocks 0 to 1, not 1, 2"),
-        (["--kind", "reader", "--soft", "0"], "--block, --soft: a reader drafts in no blocks"),
-        (["--kind", "reader", "--anchors", "16"], "--block, --anchors: a reader drafts in no"),
+        (["--kind", "reader", "--soft", "0"], "--block, --soft: leave it out"),
+        (["--kind", "reader", "--anchors", "16"], "--block, --anchors: leave it out"),
         (["--data", ".", "--language", "xx"], "does not know the language xx"),
     ],
 )

@@ -202,7 +202,8 @@ def _in_place(place: Path, language: str, use: str) -> Iterator[Recording]:
         named = (place.parent / line.strip() for line in lines if line.strip())
         return _in_files(named, place.stem)
     if not place.is_dir():
-        raise CorpusError(f"{place} is no manifest (.tsv), list (.txt, .lst) or directory")
+        what = "is no manifest (.tsv), list (.txt, .lst) or directory"
+        raise CorpusError(f"{place} {what if place.exists() else 'does not exist'}")
     if manifests := sorted(place.glob("manifest*.tsv")):
         return (found for path in manifests for found in _in_manifest(path, language, use))
     if (place / "dataset_info.json").is_file() or (place / "dataset_dict.json").is_file():

@@ -142,6 +142,7 @@ def _train(args: argparse.Namespace) -> None:
     from accelerate import PartialState  # noqa: PLC0415
 
     from model.load import load  # noqa: PLC0415
+    from model.training.cache import CacheError  # noqa: PLC0415
     from model.training.curves import draw  # noqa: PLC0415
     from model.training.trainer import Trainer  # noqa: PLC0415
 
@@ -149,6 +150,8 @@ def _train(args: argparse.Namespace) -> None:
     checkpoint = load(args.model)
     recipe = _recipe(args, checkpoint)
     caches = args.cache or [args.out / "cache"]
+    if not (args.data or args.cache or caches[0].exists()):
+        raise CacheError(f"there is nothing to learn from in {caches[0]}: name audio with --data")
     if args.data:
         _distil(args, checkpoint, recipe, caches[0], state)
     state.wait_for_everyone()
@@ -178,8 +181,8 @@ def _recipe(args: argparse.Namespace, checkpoint: "Checkpoint") -> "Recipe":
         taps = speech_taps(checkpoint.config, layers[0], soft=soft)
     elif chosen:
         raise CorpusError(
-            f"{', '.join(f'--{name}' for name in chosen)}: a reader drafts in no blocks, and has "
-            f"no soft labels"
+            f"{', '.join(f'--{name}' for name in chosen)}: leave it out, a reader has neither "
+            f"blocks nor soft labels"
         )
     return Recipe(
         layers=layers,
