@@ -126,15 +126,6 @@ def _shards(directory: Path) -> list[Path]:
     return sorted(path for path in directory.glob("*.safetensors") if path.stem.isdecimal())
 
 
-def lacking(directory: Path) -> int:
-    """How many of its passages are not there yet. Raises CacheError."""
-    there = 0
-    for path in _shards(directory):
-        told = _metadata(path)
-        there += len(json.loads(told["rows"])) + sum(json.loads(told["excluded"]).values())
-    return read_facts(directory).passages - there
-
-
 def entries(directory: Path) -> Iterator[Entry]:
     """Every trajectory in the shards that there are. Raises CacheError for a broken shard."""
     for path in _shards(directory):
@@ -151,6 +142,12 @@ def excluded(directory: Path) -> Counter[str]:
     """How many recordings and passages were left out, by reason. Raises CacheError."""
     noted = directory / "left_out.json"
     counts = Counter(json.loads(noted.read_text(encoding="utf-8")) if noted.exists() else {})
+    return counts + passages_excluded(directory)
+
+
+def passages_excluded(directory: Path) -> Counter[str]:
+    """How many passages taught nothing, by reason. Raises CacheError."""
+    counts = Counter[str]()
     for path in _shards(directory):
         counts.update(json.loads(_metadata(path)["excluded"]))
     return counts

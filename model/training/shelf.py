@@ -67,7 +67,8 @@ class Shelf:
 def _whole(directory: Path) -> list[Entry]:
     """All that a cache holds; logged where that is not all that it is of."""
     found = list(cache.entries(directory))
-    lacking = cache.lacking(directory)
+    taught_nothing = cache.passages_excluded(directory).total()
+    lacking = cache.read_facts(directory).passages - len(found) - taught_nothing
     if lacking:
         logger.warning("%s lacks %d of its passages: not all was distilled", directory, lacking)
     return found

@@ -346,6 +346,7 @@ def _share(text: str) -> float:
 
 
 def _coverage(text: str) -> float:
-    if not _share(text):
+    share = _share(text)
+    if not share:
         raise argparse.ArgumentTypeError("a vocabulary of no tokens proposes nothing")
-    return _share(text)
+    return share
