@@ -17,6 +17,10 @@ from streaming.protocol import SAMPLE_RATE
 Detector = Literal["silero", "webrtc"]
 
 SMOOTHING = 150 * SAMPLE_RATE // 1_000  # the window in which the quietest point is sought
+# Detectors need some sound to listen themselves in: a word cut off in front, and nothing else between
+# two flushes, may escape them. So as little as this, if it can be heard at all, is an utterance anyway.
+CLIP = 2 * SAMPLE_RATE
+AUDIBLE = 1e-3
 
 
 def _setting(default: int, low: int, high: int) -> Any:
@@ -112,6 +116,7 @@ class Signal(Enum):
     EXPIRED = auto()  # the pause has reached endpoint_silence
     FULL = auto()  # the next frame would exceed the cap
     FLUSH = auto()  # the client ends the utterance
+    CLIP = auto()  # ... and all that came since it last did so is a short clip
 
 
 class Act(Enum):
@@ -129,6 +134,7 @@ STEPS: dict[tuple[State, Signal], tuple[State, tuple[Act, ...]]] = {
     (State.SILENCE, Signal.QUIET): (State.SILENCE, ()),
     (State.SILENCE, Signal.VOICE): (State.BURST, ()),
     (State.SILENCE, Signal.FLUSH): (State.SILENCE, ()),
+    (State.SILENCE, Signal.CLIP): (State.SILENCE, (Act.BEGIN, Act.END)),
     (State.BURST, Signal.QUIET): (State.SILENCE, ()),
     (State.BURST, Signal.VOICE): (State.BURST, ()),
     (State.BURST, Signal.ENOUGH): (State.SPEECH, (Act.BEGIN,)),
@@ -192,12 +198,14 @@ class Segmenter:
         self._endpoint = samples(settings.endpoint_silence_ms)
         self._cap = samples(settings.cap_ms)
         self._cut_search = samples(settings.cut_search_ms)
-        # An utterance before its cap; else a burst and its pre-roll, which are shorter.
-        self._tape = Tape(self._cap + self._minimum + self._pre_roll + frame)
+        # An utterance before its cap, and what may have been kept before its first speech.
+        before = max(CLIP, self._pre_roll) + self._minimum
+        self._tape = Tape(self._cap + before + frame)
         self._state = State.SILENCE
         self._burst = 0  # where the newest burst began
         self._heard = 0  # where the last frame of speech ended
         self._done = 0  # where the last utterance ended: the next begins no earlier
+        self._flushed = 0  # where the client last ended an utterance, or might have
         self._start: int | None = None
         self._onset = 0
         self._gaps = 0  # samples between utterances
@@ -255,12 +263,31 @@ class Segmenter:
             elif silence - len(frame) < self._post_roll <= silence:
                 events += self._step(Signal.SETTLED)
         elif self._state is State.SILENCE:
-            self._tape.forget(max(self._done, self.position - self._pre_roll))
+            kept = CLIP if self.position - self._flushed <= CLIP else self._pre_roll
+            self._tape.forget(max(self._done, self.position - kept))
         return events
 
     def flush(self, rest: NDArray[np.float32]) -> list[Event]:
-        """Take `rest`, less than a frame and not judged, and end the open utterance here."""
-        return self._append(rest) + self._step(Signal.FLUSH)
+        """Take `rest`, less than a frame and not judged, and end the open utterance here.
+
+        Without one, a short clip since the last flush is an utterance, whatever its frames were judged.
+        """
+        events = self._append(rest)
+        if self._state is State.SILENCE and self._clip():
+            self._gaps += self._flushed - self._done
+            self._done = self._burst = self._flushed
+            self._heard = self.position
+            events += self._step(Signal.CLIP)
+        else:
+            events += self._step(Signal.FLUSH)
+        self._flushed = self.position
+        return events
+
+    def _clip(self) -> bool:
+        """Whether all since the last flush is short and audible, and in no utterance."""
+        if self._done > self._flushed or not self._minimum <= self.position - self._flushed <= CLIP:
+            return False
+        return bool(np.abs(self._tape.read(self._flushed, self.position)).max() >= AUDIBLE)
 
     def _append(self, samples: NDArray[np.float32]) -> list[Event]:
         events: list[Event] = []

@@ -162,7 +162,33 @@ def test_a_flush_takes_a_burst_below_the_minimum_for_an_utterance() -> None:
 
 
 def test_a_flush_in_silence_ends_nothing() -> None:
-    assert Run().flush().frames(30, speech=False).flush(rest=7).events == []
+    assert Run().flush().frames(70, speech=False).flush(rest=7).events == []
+
+
+def test_a_short_clip_is_an_utterance_though_nothing_in_it_was_judged_speech() -> None:
+    """The whole of it, after the audio before, and all of it counts as voiced."""
+    run = Run().frames(90, speech=False).flush().frames(20, speech=False).flush(rest=7)
+    assert run.ranges == [(90 * FRAME, 110 * FRAME + 7)]
+    assert [event.voiced for event in run.ended] == [20 * FRAME + 7]
+    assert run.segmenter.silence == 90 * FRAME
+
+
+@pytest.mark.parametrize("frames", [1, 67])
+def test_no_clip_is_less_than_the_minimum_of_speech_or_more_than_two_seconds(frames: int) -> None:
+    run = Run().frames(90, speech=False).flush().frames(frames, speech=False).flush()
+    assert run.events == []
+
+
+def test_what_follows_an_utterance_is_no_clip() -> None:
+    run = Run().frames(10, speech=True).frames(30, speech=False).flush()
+    assert run.ranges == [(0, 10 * FRAME + 200 * MS)]
+
+
+def test_a_clip_that_cannot_be_heard_is_none() -> None:
+    segmenter = Segmenter(Settings(), FRAME)
+    for _ in range(20):
+        segmenter.push(np.full(FRAME, 5e-4, np.float32), speech=False)
+    assert segmenter.flush(NO_AUDIO) == []
 
 
 def test_gapless_speech_is_cut_at_the_quietest_point_before_the_cap() -> None:
@@ -282,6 +308,9 @@ def test_the_table_holds_every_step_but_the_impossible() -> None:
         (State.SPEECH, Signal.EXPIRED),
         (State.SILENCE, Signal.FULL),
         (State.BURST, Signal.FULL),
+        (State.BURST, Signal.CLIP),
+        (State.SPEECH, Signal.CLIP),
+        (State.PAUSE, Signal.CLIP),
     }
 
 
@@ -293,7 +322,7 @@ def test_memory_stays_the_same_over_two_hours() -> None:
     for index in range(2 * 3_600 * 1_000 // 30):
         segmenter.push(frame, speech=index % 4_000 < 2_500)
     assert segmenter._tape._samples is array
-    assert len(array) < 31 * 16_000
+    assert len(array) < 33 * 16_000
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 40)), max_size=30))

@@ -90,16 +90,18 @@ def test_an_utterance_ends_though_the_noise_goes_on(colour: str) -> None:
 
 
 @needs_audio
-def test_single_digits_are_heard() -> None:
-    """Of words of 0.2 to 0.6 s, recorded at 8 kHz, all but two in a hundred."""
+@pytest.mark.parametrize("around", [0.0, 0.4])
+def test_single_digits_are_heard(around: float) -> None:
+    """Every word of 0.2 to 0.6 s, recorded at 8 kHz, though it be all that there is of the stream."""
     digits = recordings(under="free_spoken_digits/")
+    quiet = background(around)
     silent = [
         digit.name
         for digit in digits
-        if not utterances(np.concatenate([background(0.4), digit.audio(), background(0.4)]))
+        if not utterances(np.concatenate([quiet, digit.audio(), quiet]))
     ]
     assert len(digits) == 83
-    assert len(silent) <= 2
+    assert silent == []
 
 
 @needs_audio
