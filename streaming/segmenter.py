@@ -35,7 +35,8 @@ class Settings:
     vad_mode: webrtcvad's, 0 (most is speech) to 3 (least is).
     minimum_speech_ms: a shorter burst opens no utterance.
     pre_roll_ms: audio kept before the first speech. post_roll_ms: audio kept after the last.
-    endpoint_silence_ms: silence that ends an utterance.
+    endpoint_silence_ms: silence that ends an utterance. With 500 more sentences are cut at pauses: WER of
+        test-other 13.6 %, with 700 12.5 %, with 900 11.9 %, decoded whole 11.0 %.
     cap_ms: the longest utterance; cut_search_ms: its last stretch, in which the cut is sought.
     partial_interval_ms: new audio from one partial decode to the next.
 
@@ -47,7 +48,7 @@ class Settings:
     minimum_speech_ms: int = _setting(60, 30, 1_000)
     pre_roll_ms: int = _setting(300, 300, 2_000)
     post_roll_ms: int = _setting(200, 30, 1_000)
-    endpoint_silence_ms: int = _setting(500, 100, 10_000)
+    endpoint_silence_ms: int = _setting(700, 100, 10_000)
     cap_ms: int = _setting(30_000, 10_000, 30_000)
     cut_search_ms: int = _setting(5_000, 1_000, 6_000)
     partial_interval_ms: int = _setting(500, 100, 10_000)

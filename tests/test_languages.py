@@ -54,22 +54,22 @@ def test_first_partials_wait_until_a_language_can_be_told() -> None:
 
 def test_each_utterance_is_detected_anew_and_noise_teaches_nothing() -> None:
     stream = session(language=["en", "de"])
-    (one,) = finals(hear(stream, loud(1.5), quiet(0.6)))
+    (one,) = finals(hear(stream, loud(1.5), quiet(0.8)))
     stream.accept(one, Heard("guten Tag", language="de", language_probability=0.9), 1.0)
-    two, three = finals(hear(stream, loud(1.5), quiet(0.6), loud(0.3), quiet(0.6)))
+    two, three = finals(hear(stream, loud(1.5), quiet(0.8), loud(0.3), quiet(0.8)))
     assert (two.language, two.expected) == (("en", "de"), "de")
     assert (three.language, three.expected) == ("de", None)
     noise = Heard("you", language="en", language_probability=0.9, no_speech=0.9, mean_logprob=-1.0)
     (final, _) = [*stream.accept(two, noise, 1.0), *stream.accept(three, Heard("ja"), 1.0)]
     assert isinstance(final, Final)
     assert final.text == ""
-    (four,) = finals(hear(stream, loud(0.3), quiet(0.6)))
+    (four,) = finals(hear(stream, loud(0.3), quiet(0.8)))
     assert four.language == "de"
 
 
 def test_an_early_final_is_in_the_language_that_its_final_would_be_in() -> None:
     stream = session(language=None)
-    outputs = hear(stream, loud(0.5), quiet(0.6))
+    outputs = hear(stream, loud(0.5), quiet(0.8))
     (early,), (final,) = earlies(outputs), finals(outputs)
     assert early.language == final.language
     assert len(decodes(outputs)) == 2

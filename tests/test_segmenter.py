@@ -92,8 +92,8 @@ def test_an_utterance_begins_once_the_burst_has_reached_the_minimum() -> None:
 
 
 def test_an_utterance_ends_once_the_pause_has_reached_the_endpoint() -> None:
-    """500 ms of silence are 17 frames of 30 ms; the 16th does not end it yet."""
-    run = Run().frames(20, speech=True).frames(16, speech=False)
+    """700 ms of silence are 24 frames of 30 ms; the 23rd does not end it yet."""
+    run = Run().frames(20, speech=True).frames(23, speech=False)
     assert run.ended == []
     run.frames(1, speech=False)
     assert len(run.ended) == 1
@@ -106,7 +106,7 @@ def test_a_pause_says_where_the_utterance_will_end_should_it_last() -> None:
     assert run.events == [Began(0)]
     run.frames(1, speech=False)
     assert run.events[1:] == [Paused(25 * FRAME + 200 * MS)]
-    run.frames(10, speech=False)
+    run.frames(17, speech=False)
     assert run.ranges == [(0, 25 * FRAME + 200 * MS)]
 
 
@@ -121,9 +121,9 @@ def test_what_is_voiced_leaves_out_the_silence_around_it() -> None:
 
 
 def test_speech_within_the_endpoint_silence_goes_on_with_the_utterance() -> None:
-    run = Run().frames(10, speech=True).frames(16, speech=False)
-    run.frames(10, speech=True).frames(17, speech=False)
-    assert run.ranges == [(0, 36 * FRAME + 200 * MS)]
+    run = Run().frames(10, speech=True).frames(23, speech=False)
+    run.frames(10, speech=True).frames(24, speech=False)
+    assert run.ranges == [(0, 43 * FRAME + 200 * MS)]
 
 
 def test_a_burst_below_the_minimum_leaves_no_trace() -> None:

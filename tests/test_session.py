@@ -26,7 +26,7 @@ from tests.streams import (
 
 def test_an_utterance_gives_start_partial_work_end_and_final_work() -> None:
     stream = session()
-    outputs = hear(stream, quiet(0.9), loud(0.9), quiet(0.6))
+    outputs = hear(stream, quiet(0.9), loud(0.9), quiet(0.8))
     begin, *between, end, final = outputs
     assert begin == Speech(event="start", utterance=0, at=0.6)
     assert [(work.start, work.stop, work.early) for work in decodes(between)] == [

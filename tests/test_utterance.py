@@ -30,7 +30,7 @@ def paused(*, partials: bool = True) -> tuple[Session, Decode]:
 def test_a_final_is_asked_for_when_silence_begins() -> None:
     """Its span is that of the utterance, should the silence last."""
     stream, early = paused()
-    (final,) = finals(hear(stream, quiet(0.3)))
+    (final,) = finals(hear(stream, quiet(0.5)))
     assert (early.start, early.stop, early.voiced) == (final.start, final.stop, final.voiced)
     np.testing.assert_array_equal(early.audio, final.audio)
 
@@ -41,7 +41,7 @@ def test_the_endpoint_confirms_what_has_been_decoded() -> None:
     (partial,) = stream.accept(early, Heard("it is so."), 1.0)
     assert isinstance(partial, Partial)
     assert partial.text == "it is so."
-    outputs = hear(stream, quiet(0.3))
+    outputs = hear(stream, quiet(0.5))
     assert decodes(outputs) == []
     end, final = outputs
     assert isinstance(end, Speech)
@@ -65,7 +65,7 @@ def test_when_speech_goes_on_it_was_a_partial() -> None:
     hear(stream, loud(0.1))
     (partial,) = stream.accept(early, Heard("it is so."), 1.0)
     assert isinstance(partial, Partial)
-    outputs = hear(stream, loud(0.4), quiet(0.6))
+    outputs = hear(stream, loud(0.4), quiet(0.8))
     (second,) = earlies(outputs)
     (final,) = finals(outputs)
     assert second.stop == final.stop > early.stop
@@ -74,7 +74,7 @@ def test_when_speech_goes_on_it_was_a_partial() -> None:
 def test_an_early_final_that_comes_late_is_not_waited_for() -> None:
     """The endpoint asks again; whoever still works on the first may answer both with one."""
     stream, early = paused()
-    (final,) = finals(hear(stream, quiet(0.3)))
+    (final,) = finals(hear(stream, quiet(0.5)))
     assert stream.accept(early, Heard("late"), 1.0) == []
     (message,) = stream.accept(final, Heard("in time"), 1.0)
     assert isinstance(message, Final)
@@ -84,7 +84,7 @@ def test_an_early_final_that_comes_late_is_not_waited_for() -> None:
 def test_early_finals_show_nothing_to_those_who_want_no_partials() -> None:
     stream, early = paused(partials=False)
     assert stream.accept(early, Heard("it is so."), 1.0) == []
-    assert isinstance(hear(stream, quiet(0.3))[-1], Final)
+    assert isinstance(hear(stream, quiet(0.5))[-1], Final)
 
 
 def test_a_pause_within_one_long_frame_costs_nothing() -> None:
