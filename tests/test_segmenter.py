@@ -120,6 +120,16 @@ def test_what_is_voiced_leaves_out_the_silence_around_it() -> None:
     assert [event.voiced for event in run.ended] == [10 * FRAME]
 
 
+@pytest.mark.parametrize(("spoken", "pause"), [(495, 24), (500, 24), (667, 15), (834, 7), (900, 7)])
+def test_the_longer_an_utterance_the_shorter_the_pause_that_ends_it(
+    spoken: int, pause: int
+) -> None:
+    """700 ms up to half the cap, 450 ms at two thirds, 200 ms from five sixths on."""
+    run = Run().frames(spoken, speech=True).frames(pause - 1, speech=False)
+    assert run.ended == []
+    assert len(run.frames(1, speech=False).ended) == 1
+
+
 def test_speech_within_the_endpoint_silence_goes_on_with_the_utterance() -> None:
     run = Run().frames(10, speech=True).frames(23, speech=False)
     run.frames(10, speech=True).frames(24, speech=False)
