@@ -32,6 +32,7 @@ from streaming.protocol import (
     Closed,
     Error,
     Final,
+    Flushed,
     Heard,
     Lag,
     Partial,
@@ -107,7 +108,7 @@ class Transcript:
                     return _line(message, "  ")
             case Closed():
                 self._seconds = message.received / SAMPLE_RATE
-            case Ready() | Speech() | Lag() | Heard() | Error():
+            case Ready() | Speech() | Flushed() | Lag() | Heard() | Error():
                 pass
             case _:
                 assert_never(message)

@@ -145,7 +145,8 @@ async def _open(address: Address, query: dict[str, str]) -> ClientConnection:
     except (InvalidURI, InvalidProxy, ValueError) as error:  # ValueError: a port that is no number
         raise ConnectError(f"{error}; a daemon's URL looks like {DEFAULT_URL}") from error
     except (OSError, TimeoutError) as error:
-        hint = "; without TLS its URL begins with ws://" if urlsplit(url).scheme == "wss" else ""
+        without, scheme = ("without", "ws") if urlsplit(url).scheme == "wss" else ("with", "wss")
+        hint = f"; {without} TLS its URL begins with {scheme}://"
         raise ConnectError(
             f"no daemon answers at {url} ({str(error) or type(error).__name__}){hint}; "
             "start one there: captiond serve"

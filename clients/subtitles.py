@@ -12,6 +12,7 @@ from streaming.protocol import (
     Closed,
     Error,
     Final,
+    Flushed,
     Heard,
     Lag,
     Partial,
@@ -104,7 +105,7 @@ class Screen:
                 self.troubles += 1
                 if not message.fatal:  # a fatal one is told by whoever catches FatalError
                     self.tell(f"{message.message} ({message.code})")
-            case Speech() | Heard():
+            case Speech() | Flushed() | Heard():
                 pass
             case _:
                 assert_never(message)

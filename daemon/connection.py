@@ -146,33 +146,32 @@ class Connection:
         """Whether what the client says still matters."""
         return not (self._deaf or self._ended)
 
-    async def _take(self, message: str | bytes) -> None:
+    async def _take(self, frame: str | bytes) -> None:
         """One frame from the client, step by step; in between the other clients get their turn."""
         self._last_frame = self._loop.time()
         if not self._listens:
             return
-        wish = self._wish_to_resume(message)
-        if wish is not None:
-            await self._resume(wish)
+        if isinstance(frame, str):
+            await self._obey(frame)
+            await self._pause()
             return
-        for step in self._steps(message):
+        for step in self._steps(frame):
             self._inlet(step)
-            # Frames that have arrived are read without a pause unless one is made.
-            await asyncio.sleep(0)
-            await self._may_read.wait()
-        if isinstance(message, bytes):
-            self._tell_heard()
-            await self._keep_pace(len(message))
+            await self._pause()
+        self._tell_heard()
+        await self._keep_pace(len(frame))
 
-    def _steps(self, message: str | bytes) -> Iterator[Callable[[], None]]:
-        """What a frame asks of the session. Sound that was refused asks for no second step.
+    async def _pause(self) -> None:
+        # Frames that have arrived are read without a pause unless one is made.
+        await asyncio.sleep(0)
+        await self._may_read.wait()
+
+    def _steps(self, audio: bytes) -> Iterator[Callable[[], None]]:
+        """How sound is heard. What was refused asks for no second step.
 
         A frame that has been taken is heard to its end, whoever has gone: it counts as received.
         """
-        if isinstance(message, str):
-            yield partial(self._obey, message)
-            return
-        yield lambda: self._seated().feed(message)
+        yield lambda: self._seated().feed(audio)
         while self._seat is not None and self._seat.unheard and not self._seat.ended:
             yield self._seat.hear
 
@@ -196,34 +195,21 @@ class Connection:
         if self._errors >= MOST_ERRORS:
             self._wind_down(too_many_errors(self._errors))
 
-    def _obey(self, text: str) -> None:
-        message = decode_client(text)
-        match message:
-            case Start():
-                self._expect_no_seat()
-                self._sit_down(self._seats.open(message, self._label, self._service, self))
-            case Flush():
-                self._seated().flush()
-            case Stop():
-                self._seated().stop()
-            case Resume():  # `_take` has seen to it
-                raise AssertionError(message)
-            case _:
-                assert_never(message)
-
-    def _wish_to_resume(self, message: str | bytes) -> Resume | None:
-        if not isinstance(message, str) or '"resume"' not in message:
-            return None
+    async def _obey(self, text: str) -> None:
         try:
-            wish = decode_client(message)
-        except ProtocolError:
-            return None  # to be told in its turn
-        return wish if isinstance(wish, Resume) else None
-
-    async def _resume(self, wish: Resume) -> None:
-        try:
-            self._expect_no_seat()
-            self._sit_down(await self._seats.resume(wish, self._label, self))
+            match message := decode_client(text):
+                case Start():
+                    self._expect_no_seat()
+                    self._sit_down(self._seats.open(message, self._label, self._service, self))
+                case Resume():
+                    self._expect_no_seat()
+                    self._sit_down(await self._seats.resume(message, self._label, self))
+                case Flush():
+                    self._seated().flush()
+                case Stop():
+                    self._seated().stop()
+                case _:
+                    assert_never(message)
         except ProtocolError as error:
             self._refuse(error)
         self.changed()

@@ -27,6 +27,7 @@ from streaming.protocol import (
     Closed,
     Error,
     Final,
+    Flushed,
     Limits,
     Partial,
     ProtocolError,
@@ -123,6 +124,11 @@ class Seat:
     def seconds(self) -> float:
         """Of audio received."""
         return self._session.received / SAMPLE_RATE
+
+    @property
+    def lasted(self) -> float:
+        """Seconds on the clock."""
+        return self._loop.time() - self.opened
 
     @property
     def bytes_per_second(self) -> int:
@@ -239,7 +245,7 @@ class Seat:
                 if self.transcript is not None:
                     self.transcript.final(output)
                 self._tell(output)
-            case Speech() | Error():
+            case Speech() | Flushed() | Error():
                 self._tell(output)
             case Partial():
                 if self.client is not None:

@@ -156,11 +156,12 @@ class Seats:
         pending = f", {seat.outstanding} given up" if seat.outstanding else ""
         token = f" (token {seat.label})" if seat.label else ""
         logger.info(
-            "session %s%s: %s; %.1f s of audio, %d finals%s",
+            "session %s%s: %s; %.1f s of audio in %.1f s, %d finals%s",
             seat.name,
             token,
             how,
             seat.seconds,
+            seat.lasted,
             seat.finals,
             pending,
             extra={"session": seat.name},

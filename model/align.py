@@ -8,6 +8,7 @@ through it (dynamic time warping). Nothing is decoded here.
 import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import pairwise, product
 
 import numpy as np
@@ -24,6 +25,10 @@ Heads = tuple[tuple[int, int], ...]  # (layer, head)
 
 MEDIAN = 7  # encoder states over which the attention is smoothed
 SECONDS_PER_STATE = SAMPLES_PER_STATE / SAMPLE_RATE
+# The attention follows the words, and shares the pauses out between them: what is so much softer than the
+# loudest 10 ms of the utterance is no part of a word that begins or ends with it.
+PAUSE_DB = 35
+PAUSE_FRAME = SAMPLE_RATE // 100
 UNSPACED = frozenset({"zh", "ja", "th", "lo", "my", "yue"})  # languages that write no spaces
 
 
@@ -50,24 +55,25 @@ def align(
     heads: Heads,
     cache: Cache,
     states: int,
-    samples: int,
+    audio: NDArray[np.float32],
     table: TokenTable,
     language: str,
 ) -> tuple[TimedWord, ...]:
     """The words of `text`, tokens without the end, and when they were said.
 
     opening: what stood before it. cache: the utterance's row alone, of which `states` encoder states
-    are valid; the decoder's part is written anew. samples: of the utterance, at 16 kHz.
+    are valid; the decoder's part is written anew. audio: the utterance, [samples] at 16 kHz.
     """
     if not text:
         return ()
-    heard = min(states, -(-samples // SAMPLES_PER_STATE))
+    heard = min(states, -(-len(audio) // SAMPLES_PER_STATE))
     weights, logits = attention(decoder, opening + text, heads, cache, states, heard)
     # The position before a token predicts it; the last one predicts the end.
     first = len(opening) - 1
     starts = token_starts(weights[:, first:])
     chances = logits[first:-1].softmax(-1)[torch.arange(len(text)), text].tolist()
-    return timed_words(text, starts, chances, table, language, samples / SAMPLE_RATE)
+    words = timed_words(text, starts, chances, table, language, len(audio) / SAMPLE_RATE)
+    return without_pauses(words, audio)
 
 
 def attention(
@@ -227,3 +233,24 @@ def timed_words(
         for text, first, stop in split_words(tokens, table, language)
         if text.strip()
     )
+
+
+def without_pauses(words: Sequence[TimedWord], audio: NDArray[np.float32]) -> tuple[TimedWord, ...]:
+    """The words, each less the silence that it begins and ends with; where all of it is quiet, as it is.
+
+    audio: [samples] at 16 kHz, in which the times are. Under noise nothing is quiet, and nothing changes.
+    """
+    padded = np.pad(audio, (0, -len(audio) % PAUSE_FRAME)).astype(np.float64)
+    power = np.square(padded).reshape(-1, PAUSE_FRAME).mean(1)
+    sound = np.flatnonzero(power > power.max() * 10 ** (-PAUSE_DB / 10))
+    frame = PAUSE_FRAME / SAMPLE_RATE
+
+    def trimmed(word: TimedWord) -> TimedWord:
+        first = np.searchsorted((sound + 1) * frame, word.start, side="right")
+        last = np.searchsorted(sound * frame, word.end) - 1
+        if first > last:
+            return word
+        start, end = float(sound[first] * frame), float((sound[last] + 1) * frame)
+        return replace(word, start=max(word.start, start), end=min(word.end, end))
+
+    return tuple(map(trimmed, words))

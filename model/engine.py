@@ -322,7 +322,7 @@ class Engine:
             self._heads,
             self.runner.state.cache.rows(slot, slot + 1),
             self.runner.states(row.request),
-            len(row.request.audio),
+            row.request.audio,
             self.tokens,
             row.language,
         )

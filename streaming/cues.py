@@ -14,6 +14,7 @@ from streaming.protocol import (
     Closed,
     Error,
     Final,
+    Flushed,
     Heard,
     Lag,
     Partial,
@@ -159,7 +160,7 @@ class Subtitles:
                 if made:
                     self._reached = made[-1].end
                 return "".join(map(self._block, made))
-            case Speech() | Partial() | Lag() | Heard() | Error():
+            case Speech() | Partial() | Flushed() | Lag() | Heard() | Error():
                 pass
             case _:
                 assert_never(message)

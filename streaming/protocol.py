@@ -119,7 +119,7 @@ class Resume(_FromClient, tag="resume", frozen=True):
 
 
 class Flush(_FromClient, tag="flush", frozen=True):
-    """End the current utterance now; the stream goes on."""
+    """End the current utterance now; the stream goes on. The answer is `Flushed`."""
 
 
 class Stop(_FromClient, tag="stop", frozen=True):
@@ -220,6 +220,12 @@ class Final(_FromDaemon, tag="final", frozen=True):
     words: list[Word] | None = None
 
 
+class Flushed(_FromDaemon, tag="flushed", frozen=True):
+    """The answer to `flush`: the finals of all that was spoken before `at` have come."""
+
+    at: float
+
+
 class Lag(_FromDaemon, tag="lag", frozen=True):
     """The service is `seconds` behind; `shedding` says what it leaves out to catch up."""
 
@@ -262,7 +268,7 @@ class Closed(_FromDaemon, tag="closed", frozen=True):
 M = TypeVar("M")
 
 ClientMessage = Start | Resume | Flush | Stop
-ServerMessage = Ready | Speech | Partial | Final | Lag | Heard | Error | Closed
+ServerMessage = Ready | Speech | Partial | Final | Flushed | Lag | Heard | Error | Closed
 
 _client_decoder = msgspec.json.Decoder(ClientMessage)
 _server_decoder = msgspec.json.Decoder(ServerMessage)

@@ -128,6 +128,7 @@ class Act(Enum):
     PAUSE = auto()
     END = auto()
     CUT = auto()
+    CLIP = auto()
 
 
 # An absent pair is our own mistake. A flush takes a short burst for an utterance: its end was cut
@@ -136,7 +137,7 @@ STEPS: dict[tuple[State, Signal], tuple[State, tuple[Act, ...]]] = {
     (State.SILENCE, Signal.QUIET): (State.SILENCE, ()),
     (State.SILENCE, Signal.VOICE): (State.BURST, ()),
     (State.SILENCE, Signal.FLUSH): (State.SILENCE, ()),
-    (State.SILENCE, Signal.CLIP): (State.SILENCE, (Act.BEGIN, Act.END)),
+    (State.SILENCE, Signal.CLIP): (State.SILENCE, (Act.CLIP,)),
     (State.BURST, Signal.QUIET): (State.SILENCE, ()),
     (State.BURST, Signal.VOICE): (State.BURST, ()),
     (State.BURST, Signal.ENOUGH): (State.SPEECH, (Act.BEGIN,)),
@@ -217,6 +218,7 @@ class Segmenter:
             Act.PAUSE: self._pause,
             Act.END: self._end,
             Act.CUT: self._cut,
+            Act.CLIP: self._clip,
         }
 
     @property
@@ -285,17 +287,12 @@ class Segmenter:
         Without one, a short clip since the last flush is an utterance, whatever its frames were judged.
         """
         events = self._append(rest)
-        if self._state is State.SILENCE and self._clip():
-            self._gaps += self._flushed - self._done
-            self._done = self._burst = self._flushed
-            self._heard = self.position
-            events += self._step(Signal.CLIP)
-        else:
-            events += self._step(Signal.FLUSH)
+        clip = self._state is State.SILENCE and self._is_clip()
+        events += self._step(Signal.CLIP if clip else Signal.FLUSH)
         self._flushed = self.position
         return events
 
-    def _clip(self) -> bool:
+    def _is_clip(self) -> bool:
         """Whether all since the last flush is short and audible, and in no utterance."""
         if self._done > self._flushed or not self._minimum <= self.position - self._flushed <= CLIP:
             return False
@@ -331,6 +328,12 @@ class Segmenter:
         ended = self._close(cut)
         self._start = self._onset = cut
         return [ended, Began(cut)]
+
+    def _clip(self) -> list[Event]:
+        """Nothing in it is known to be voiced: no language is to be learnt from it."""
+        self._gaps += self._flushed - self._done
+        self._start = self._onset = self._heard = self._flushed
+        return [Began(self._flushed), self._close(self.position)]
 
     def _close(self, stop: int) -> Ended:
         assert self._start is not None

@@ -18,13 +18,14 @@ from streaming.protocol import (
     Closed,
     Error,
     Final,
+    Flushed,
     Partial,
     ProtocolError,
     Speech,
     Start,
 )
 from streaming.segmenter import Began, Ended, Event, Paused, Segmenter, Settings
-from streaming.trust import believed
+from streaming.trust import believed, worth_showing
 from streaming.utterance import Decode, Utterance
 from streaming.vad import VoiceActivity, detector
 
@@ -32,7 +33,7 @@ DEFAULTS = Settings()
 
 LEAST_BACKLOG = SAMPLE_RATE  # of an utterance: a short one takes the recogniser about as long
 
-Message = Speech | Partial | Final | Error | Closed
+Message = Speech | Partial | Final | Flushed | Error | Closed
 Output = Message | Decode
 
 
@@ -78,6 +79,7 @@ class Session:
         self._decoding: dict[int, Utterance] = {}  # ended, and their finals not accepted
         self._settled: dict[int, list[Output]] = {}  # accepted, but an earlier one is not
         self._finals = 0  # sent so far: also the number of the next to be sent
+        self._flushes: dict[int, Flushed] = {}  # to be answered once so many finals are sent
         self._stopped = False
 
     @property
@@ -121,9 +123,15 @@ class Session:
     def flush(self) -> list[Output]:
         """End the open utterance here, with all audio received; the stream goes on.
 
-        Without an open utterance nothing is due and nothing is returned. Raises
-        ProtocolError("bad_order") after `stop`.
+        `Flushed` follows the last final of what came before; of several that are due together only the
+        last comes. Raises ProtocolError("bad_order") after `stop`.
         """
+        outputs = self._end_here()
+        at = self._segmenter.position / SAMPLE_RATE
+        self._flushes[self._utterances] = Flushed(at=at)
+        return outputs + self._answer_flush()
+
+    def _end_here(self) -> list[Output]:
         self._expect_running()
         outputs: list[Output] = []
         while self.unheard:
@@ -136,7 +144,7 @@ class Session:
         """End of audio: the open utterance ends; `Closed` comes with the last final. Idempotent."""
         if self._stopped:
             return []
-        outputs = self.flush()
+        outputs = self._end_here()
         self._stopped = True
         return outputs + self._close_if_done()
 
@@ -273,7 +281,7 @@ class Session:
 
     def _show(self, utterance: Utterance, decode: Decode, hypothesis: Hypothesis) -> list[Output]:
         late = decode.stop <= utterance.shown
-        if late or not self._partials or hypothesis.looped or not believed(hypothesis):
+        if late or not self._partials or not worth_showing(hypothesis):
             return []
         utterance.shown = decode.stop
         utterance.language = hypothesis.language
@@ -311,7 +319,12 @@ class Session:
         while self._finals in self._settled:
             outputs += self._settled.pop(self._finals)
             self._finals += 1
+            outputs += self._answer_flush()
         return outputs + self._close_if_done()
+
+    def _answer_flush(self) -> list[Output]:
+        flushed = self._flushes.pop(self._finals, None)
+        return [] if flushed is None else [flushed]
 
     def _close_if_done(self) -> list[Output]:
         if not self._stopped or self._decoding:

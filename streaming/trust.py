@@ -15,6 +15,9 @@ DOUBTFUL = -1.0
 # Ours: silence is as good as certain, and the text not.
 CERTAIN_SILENCE = 0.75
 SURE = -0.4
+# The reference's again: a text that repeats itself so much is decoded anew. Of a final that is done; a
+# partial is not waited for.
+MOST_COMPRESSION = 2.4
 
 
 def believed(hypothesis: Hypothesis) -> bool:
@@ -23,3 +26,9 @@ def believed(hypothesis: Hypothesis) -> bool:
     if silent > CERTAIN_SILENCE:
         return logprob > SURE
     return silent <= SILENCE or logprob >= DOUBTFUL
+
+
+def worth_showing(hypothesis: Hypothesis) -> bool:
+    """Whether a partial may be shown: what is shown may become a promise, so no loop may be in it."""
+    loops = hypothesis.looped or hypothesis.compression_ratio > MOST_COMPRESSION
+    return believed(hypothesis) and not loops

@@ -8,9 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from model.align import attention, cheapest_path, read_heads, split_words, timed_words, token_starts
+from model.align import (
+    attention,
+    cheapest_path,
+    read_heads,
+    split_words,
+    timed_words,
+    token_starts,
+    without_pauses,
+)
 from model.engine import Engine
-from model.requests import Request
+from model.requests import Request, TimedWord
 from tests.test_engine import CHECKPOINT, noise
 from tests.tiny import tiny_tokens
 
@@ -157,3 +165,29 @@ def test_attention_weights_are_those_of_the_pass() -> None:
     assert torch.allclose(weights.sum(-1), torch.ones(len(CHECKPOINT.heads), 4), atol=1e-5)
     assert logits.shape == (4, CHECKPOINT.tokens.vocabulary)
     assert not any(layer.cross._forward_pre_hooks for layer in decoder.layers)  # type: ignore[union-attr]  # a module each
+
+
+def test_words_begin_and_end_with_sound() -> None:
+    """Pauses belong to no word; what lies wholly in one keeps its times, and so does all under noise."""
+    audio = np.zeros(16_000, np.float32)
+    for start, stop in [(3_200, 6_400), (9_600, 12_800)]:
+        audio[start:stop] = 0.2
+    edges = [0.0, 0.5, 0.55, 1.0]
+    words = [
+        TimedWord(text, a, b, 0.9) for text, (a, b) in zip("abc", pairwise(edges), strict=True)
+    ]
+    found = without_pauses(words, audio)
+    assert [(word.start, word.end) for word in found] == [(0.2, 0.4), (0.5, 0.55), (0.6, 0.8)]
+    assert without_pauses(words, audio + 0.05) == tuple(words)
+
+
+@given(
+    arrays(np.float32, st.integers(1, 3_000), elements=st.floats(-1, 1, width=32)),
+    st.lists(st.floats(0, 1), min_size=2, max_size=6),
+)
+def test_words_only_shrink(audio: np.ndarray, edges: list[float]) -> None:
+    seconds = len(audio) / 16_000
+    edges = sorted(edge * seconds for edge in edges)
+    words = [TimedWord("a", start, end, 0.9) for start, end in pairwise(edges)]
+    for word, found in zip(words, without_pauses(words, audio), strict=True):
+        assert word.start <= found.start <= found.end <= word.end

@@ -201,7 +201,7 @@ def test_a_wrong_message_is_refused_saying_what_is_accepted(
 def test_messages_of_the_other_direction_are_refused() -> None:
     with pytest.raises(ProtocolError, match="one of: start, resume, flush, stop"):
         decode_client('{"type": "lag", "seconds": 1.0, "shedding": "nothing"}')
-    with pytest.raises(ProtocolError, match="one of: ready, speech, partial, final, lag"):
+    with pytest.raises(ProtocolError, match="one of: ready, speech, partial, final, flushed, lag"):
         decode_server('{"type": "stop"}')
 
 

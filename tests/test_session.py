@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from streaming.protocol import Closed, Error, Final, Partial, ProtocolError, Speech
+from streaming.protocol import Closed, Error, Final, Flushed, Partial, ProtocolError, Speech
 from streaming.segmenter import Settings
 from streaming.utterance import Decode
 from tests.streams import (
@@ -279,11 +279,21 @@ def test_flush_takes_what_the_resampler_holds_back(rate: int) -> None:
     assert ranges(outputs) == [(0, 8_000)]
 
 
-def test_flush_without_an_open_utterance_yields_nothing() -> None:
+def test_flush_without_an_open_utterance_is_answered_and_yields_nothing_else() -> None:
     stream = session()
-    assert stream.flush() == []
+    assert stream.flush() == [Flushed(at=0.0)]
     assert hear(stream, quiet(1)) == []
-    assert stream.flush() == []
+    assert stream.flush() == [Flushed(at=1.0)]
+
+
+def test_flush_is_answered_behind_the_finals_of_what_came_before() -> None:
+    stream = session()
+    works = finals([*hear(stream, loud(1), quiet(1), loud(1)), *stream.flush()])
+    later = finals([*hear(stream, loud(1)), *stream.flush()])
+    assert stream.flush() == []  # answered with the one before
+    answers = [stream.accept(work, Heard("yes"), 1.0) for work in works + later]
+    assert [len(messages) for messages in answers] == [1, 2, 2]
+    assert [messages[-1] for messages in answers[1:]] == [Flushed(at=3.0), Flushed(at=4.0)]
 
 
 @pytest.mark.parametrize("milliseconds", [80, 200, 400, 900])

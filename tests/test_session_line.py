@@ -8,7 +8,7 @@ import soxr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.protocol import Closed, Encoding, Error, Final, Partial, Speech, Start
+from streaming.protocol import Closed, Encoding, Final, Flushed, Partial, Speech, Start
 from streaming.session import Message, Output, Session
 from streaming.utterance import Decode
 from tests.audio import needs_audio, read
@@ -104,6 +104,16 @@ def test_frame_sizes_change_nothing_and_the_account_is_exact(
     assert seen[0] == seen[1]
 
 
+def check_flushes(messages: list[Message], *, asked: bool) -> None:
+    """Each is answered when no final is owed for what came before."""
+    flushed = [m.at for m in messages if isinstance(m, Flushed)]
+    assert flushed == sorted(flushed)
+    assert bool(flushed) == asked
+    for place, message in enumerate(messages):
+        if isinstance(message, Flushed):
+            assert all(m.end > message.at for m in messages[place:] if isinstance(m, Final))
+
+
 @given(
     script=st.lists(st.tuples(st.booleans(), st.integers(1, 160)), max_size=12),
     flushes=st.sets(st.integers(0, 11)),
@@ -144,8 +154,10 @@ def test_messages_keep_their_order_whatever_order_hypotheses_come_in(
     assert isinstance(messages.pop(), Closed)
     utterances = [m.utterance for m in messages if isinstance(m, Final)]
     assert utterances == list(range(len(utterances)))
+    spoken = [m for m in messages if isinstance(m, Speech | Partial | Final)]
+    check_flushes(messages, asked=any(index < len(script) for index in flushes))
     for number in utterances:
-        own = [m for m in messages if not isinstance(m, Error | Closed) and m.utterance == number]
+        own = [m for m in spoken if m.utterance == number]
         start, *between, end, final = own
         assert isinstance(start, Speech)
         assert start.event == "start"
