@@ -13,12 +13,12 @@ demo: $(INSTALLED) ## Start the daemon, stream the sample through it, show capti
 run: $(INSTALLED) ## Start the service with the bundled model; its page is at http://127.0.0.1:8765
 	$(BIN)/captiond serve
 
-test: $(INSTALLED) ## Every test: the fast tier, then the one with real weights
+test: $(INSTALLED) ## Every test: first those without genuine weights
 	$(BIN)/python -m pytest -q -m "not real"
 	$(BIN)/python -m pytest -q -m real
 
-test-fast: $(INSTALLED) ## The tier without models: seconds
-	$(BIN)/python -m pytest -q -m "not real"
+test-fast: $(INSTALLED) ## The tier for after each change: seconds
+	$(BIN)/python -m pytest -q -m "not real and not slow"
 
 lint: $(INSTALLED) ## Style and types
 	$(BIN)/ruff check .

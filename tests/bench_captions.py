@@ -3,13 +3,12 @@
     python -m tests.bench_captions [nonspeech] [mixed] [edges] [gapless] [times] [--quick] [--output FILE]
 
 Each section starts a daemon of its own, as an installation has it by default, and replaces its part of
-docs/captions.json. Nothing here is timed but what `mixed` reports in audio time, so that a busy machine
-changes no figure.
+docs/captions.json. Nothing here is timed but in audio time, so that a busy machine changes no figure.
 """
 
 import argparse
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +36,15 @@ from tests.bench_stream import Take, stream, voiced_range
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "captions.json"
 CHUNKS = {"20 ms": 320, "100 ms": 1_600, "1 s": 16_000, "odd": 4_999}  # samples
 PAUSE = np.zeros(SAMPLE_RATE, np.float32)
+BESIDE = 12  # live sessions at once, where nothing is timed
 
 DEFINITIONS = {
-    "nonspeech": "the shared non-speech and made noise: words of finals, and of the last partial that an "
-    "utterance left on the screen; target 0",
-    "mixed": "test-other files with non-speech under them at this ratio, 1.5 s before and behind: end of "
+    "nonspeech": "the shared non-speech and made noise, live, whole and as clips of 1.5 s: words of finals, "
+    "and of the last partial that an utterance left on the screen; target 0",
+    "mixed": "test-other files, clean and with non-speech under them at this ratio, 1.5 s before and behind: end of "
     "the last final minus end of the file, in audio time; WER after Whisper's normaliser",
     "edges": "share of files whose first and whose last word is in the first and the last final, for each "
-    "size of the chunks that are sent; digits between pauses of 0.4 s: share that is answered, with words "
+    "size of the chunks that are sent, and of each file decoded whole; digits between pauses of 0.4 s: share that is answered, with words "
     "and with the right one",
     "gapless": "clips of one reader joined to 75 s, each trimmed to its voiced part: the longest "
     "utterance, and words lost or added where finals meet (as in service.json)",
@@ -79,22 +79,42 @@ def left_on_screen(take: Take) -> list[str]:
 
 
 async def nonspeech(args: argparse.Namespace) -> dict[str, Any]:
-    """Words where nobody speaks."""
+    """Words where nobody speaks: at the pace of life, and of each sound a short clip by itself."""
     found = sounds(quick=args.quick)
+    clips = {name: audio[: SAMPLE_RATE * 3 // 2] for name, audio in found.items()}
+    figures: dict[str, Any] = {"audio_s": round(sum(map(len, found.values())) / SAMPLE_RATE, 1)}
     async with daemon(args.model) as running:
-        results = await takes(running, list(found.values()), partials=True)
+        for language in ("en", None):
+            # Every clip is decoded, whatever is in it: two at once are as many as two cores take.
+            for kind, audios, seats in (("whole", found, BESIDE), ("clips", clips, 2)):
+                results = await beside(running, audios.values(), language, seats)
+                takes = dict(zip(audios, results, strict=True))
+                figures[f"{kind}, language {language or 'detected'}"] = invented(takes)
+    return figures
+
+
+async def beside(
+    running: Running, audios: Iterable[NDArray[np.float32]], language: str | None, seats: int
+) -> list[Take]:
+    """Each streamed live, so many at once."""
+    free = asyncio.Semaphore(seats)
+
+    async def one(audio: NDArray[np.float32]) -> Take:
+        async with free:
+            return await stream(running.url, audio, realtime=True, partials=True, language=language)
+
+    return await asyncio.gather(*map(one, audios))
+
+
+def invented(takes: dict[str, Take]) -> dict[str, Any]:
+    """Words that nobody said."""
     words = {
         name: [final.text for final in take.finals if final.text.strip()]
-        for name, take in zip(found, results, strict=True)
+        for name, take in takes.items()
     }
-    shown = {
-        name: left
-        for name, take in zip(found, results, strict=True)
-        if (left := left_on_screen(take))
-    }
+    shown = {name: left for name, take in takes.items() if (left := left_on_screen(take))}
     return {
-        "audio_s": round(sum(map(len, found.values())) / SAMPLE_RATE, 1),
-        "utterances": sum(len(take.finals) for take in results),
+        "utterances": sum(len(take.finals) for take in takes.values()),
         "words_in_finals": sum(len(text.split()) for texts in words.values() for text in texts),
         "words_shown_by_partials": sum(
             len(text.split()) for texts in shown.values() for text in texts
@@ -110,7 +130,7 @@ async def mixed(args: argparse.Namespace) -> dict[str, Any]:
     audible = [one for one in sounds(quick=args.quick).values() if np.mean(one**2) > 1e-9]
     figures: dict[str, Any] = {}
     async with daemon(args.model) as running:
-        for ratio in (20, 10):
+        for ratio in (None, 20, 10):
             audios = [
                 mixed_sound(one.audio(), audible[(5 * number + 3) % len(audible)], ratio)
                 for number, one in enumerate(files)
@@ -121,7 +141,7 @@ async def mixed(args: argparse.Namespace) -> dict[str, Any]:
                 for one, take in zip(files, results, strict=True)
                 if take.finals
             ]
-            figures[f"{ratio} dB"] = {
+            figures["clean" if ratio is None else f"{ratio} dB"] = {
                 "heard": len(late),
                 "end_late_s": spread(late),
                 **word_errors([one.transcript for one in files], [take.text for take in results]),
@@ -129,10 +149,16 @@ async def mixed(args: argparse.Namespace) -> dict[str, Any]:
     return {"files": len(files), **figures}
 
 
-def edge_words(one: Recording, take: Take) -> tuple[bool, bool]:
-    """Whether the first and the last word of a transcript came."""
-    wanted, got = normalised(one.transcript).split(), normalised(take.text).split()
-    return wanted[0] in got[:2], wanted[-1] in got[-2:]
+def edge_shares(files: Sequence[Recording], texts: Sequence[str]) -> dict[str, float]:
+    """Files whose first word, and whose last, is one of the first two, or last two, of the text."""
+    pairs = [
+        (normalised(one.transcript).split(), normalised(text).split())
+        for one, text in zip(files, texts, strict=True)
+    ]
+    return {
+        "first_word_percent": share([wanted[0] in got[:2] for wanted, got in pairs]),
+        "last_word_percent": share([wanted[-1] in got[-2:] for wanted, got in pairs]),
+    }
 
 
 async def edges(args: argparse.Namespace) -> dict[str, Any]:
@@ -145,17 +171,20 @@ async def edges(args: argparse.Namespace) -> dict[str, Any]:
             results = await takes(
                 running, [one.audio() for one in files], partials=False, block=block
             )
-            first, last = np.mean(
-                [edge_words(*pair) for pair in zip(files, results, strict=True)], 0
-            )
-            figures[name] = {
-                "first_word_percent": round(100 * float(first), 1),
-                "last_word_percent": round(100 * float(last), 1),
-            }
+            figures[name] = edge_shares(files, [take.text for take in results])
         quiet = PAUSE[: 2 * SAMPLE_RATE // 5]
         said = [np.concatenate([quiet, one.audio(), quiet]) for one in digits]
         results = await takes(running, said, partials=False)
     pairs = list(zip(digits, results, strict=True))
+    whole = offline(args.model, [*files, *digits])
+    figures["decoded_whole"] = edge_shares(files, whole[: len(files)]) | {
+        "digits_right_percent": share(
+            [
+                normalised(one.transcript) == normalised(text)
+                for one, text in zip(digits, whole[len(files) :], strict=True)
+            ]
+        )
+    }
     figures["digits_answered_percent"] = share([bool(take.finals) for _, take in pairs])
     figures["digits_with_words_percent"] = share([bool(take.text) for _, take in pairs])
     figures["digits_right_percent"] = share(

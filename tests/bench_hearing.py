@@ -89,10 +89,12 @@ def telephone(audio: Samples) -> Samples:
     return np.asarray(soxr.resample(narrow, 8_000, SAMPLE_RATE), np.float32)
 
 
-def mixed(speech: Samples, sound: Samples, decibels: float) -> Samples:
-    """Speech between 1.5 s of pauses, all of it over `sound` at this ratio."""
+def mixed(speech: Samples, sound: Samples, decibels: float | None) -> Samples:
+    """Speech between 1.5 s of pauses, all of it over `sound` at this ratio; None: over nothing."""
     pause = np.zeros(3 * SAMPLE_RATE // 2, np.float32)
     padded = np.concatenate([pause, speech, pause])
+    if decibels is None:
+        return padded
     under = np.resize(sound, len(padded))
     scale = np.sqrt(np.mean(speech**2) / np.mean(under**2)) * 10 ** (-decibels / 20)
     return np.asarray((padded + under * scale).clip(-1, 1), np.float32)

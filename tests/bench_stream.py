@@ -94,7 +94,7 @@ async def stream(
     *,
     realtime: bool,
     partials: bool,
-    language: str = "en",
+    language: str | None = "en",
     words: bool = False,
     block: int = BLOCK,
 ) -> Take:

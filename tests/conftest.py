@@ -9,6 +9,42 @@ from playwright.async_api import Browser
 from tests.browser import chromium, sound_file
 
 
+# Whole engines with tiny weights, training, speech synthesis, Chromium, crowds of processes: minutes.
+SLOW = {
+    "test_bench_apart",
+    "test_decode",
+    "test_demo",
+    "test_distil",
+    "test_engine",
+    "test_engine_policies",
+    "test_evaluate",
+    "test_faults",
+    "test_load",
+    "test_packaging",
+    "test_page_browser",
+    "test_page_looks",
+    "test_page_troubles",
+    "test_phases",
+    "test_quantised",
+    "test_reader_student",
+    "test_reading",
+    "test_runner",
+    "test_serve",
+    "test_synthesis",
+    "test_train",
+    "test_trainer",
+    "test_units",
+    "test_vad",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what belongs to no tier that is run after each change."""
+    for item in items:
+        if item.path.stem in SLOW:
+            item.add_marker("slow")
+
+
 @pytest.fixture(autouse=True)
 def _log_restored() -> Iterator[None]:
     """What a test begins to log, and how, ends with it."""

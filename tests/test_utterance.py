@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from streaming.protocol import Final, Partial, Speech
+from streaming.protocol import Final, Flushed, Partial, Speech
 from streaming.session import Session
 from streaming.utterance import NEW_SHARE, Decode, Utterance
 from tests.streams import (
@@ -56,7 +56,7 @@ def test_a_flush_confirms_it_too() -> None:
     stream.accept(early, Heard("it is so."), 1.0)
     outputs = stream.flush()
     assert decodes(outputs) == []
-    assert isinstance(outputs[-1], Final)
+    assert [type(output) for output in outputs] == [Speech, Final, Flushed]
 
 
 def test_when_speech_goes_on_it_was_a_partial() -> None:
@@ -138,7 +138,7 @@ def test_a_final_begins_with_what_was_promised(said: str, text: str) -> None:
     """Whatever the recogniser makes of it, silence included."""
     stream, _ = committed()
     (work,) = finals(stream.flush())
-    (final,) = stream.accept(work, Heard(said), 1.0)
+    final, _ = stream.accept(work, Heard(said), 1.0)
     assert isinstance(final, Final)
     assert final.text == text
 
@@ -146,7 +146,7 @@ def test_a_final_begins_with_what_was_promised(said: str, text: str) -> None:
 def test_a_failed_final_keeps_what_was_promised() -> None:
     stream, promised = committed()
     (work,) = finals(stream.flush())
-    _, final = stream.fail(work, "no")
+    _, final, _ = stream.fail(work, "no")
     assert isinstance(final, Final)
     assert final.text == promised
 
@@ -157,6 +157,6 @@ def test_without_the_promise_a_final_is_free() -> None:
         stream.accept(work, Heard("one two three four"), 1.0)
     (work,) = finals(stream.flush())
     assert work.prefix == ""
-    (final,) = stream.accept(work, Heard("won too"), 1.0)
+    final, _ = stream.accept(work, Heard("won too"), 1.0)
     assert isinstance(final, Final)
     assert final.text == "won too"
