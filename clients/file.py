@@ -9,7 +9,7 @@ import asyncio
 import os
 import stat
 import sys
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -151,6 +151,18 @@ async def _caption_audio(
         await caption(args.url, start, feed, screen, interrupt)
 
 
+def _playable(names: Sequence[str], screen: Screen) -> list[str]:
+    """Those that can be captioned. The others are told before the first of them has its turn."""
+    found = []
+    for name in names:
+        try:
+            with nullcontext() if name == "-" else open_file(name):
+                found.append(name)
+        except SourceError as error:
+            screen.tell(str(error))
+    return found
+
+
 async def _caption_all(args: argparse.Namespace, screen: Screen) -> int:
     """Every file in turn; what fails is told and the next one follows. The exit status."""
     raw: tuple[Encoding, int, int] = (
@@ -158,9 +170,10 @@ async def _caption_all(args: argparse.Namespace, screen: Screen) -> int:
         SAMPLE_RATE if args.rate is None else args.rate,
         1 if args.channels is None else args.channels,
     )
-    failed = False
+    playable = _playable(args.audio, screen)
+    failed = playable != args.audio
     with Interrupt() as interrupt:
-        for name in args.audio:
+        for name in playable:
             try:
                 with nullcontext(raw_audio(*raw)) if name == "-" else open_file(name) as audio:
                     await _caption_audio(audio, args, screen, interrupt)

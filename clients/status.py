@@ -91,7 +91,7 @@ def described(figures: dict[str, Any]) -> list[tuple[str, str]]:
     )
     return [
         ("status", figures["status"] + ("" if figures["ready"] else ", takes no new session")),
-        ("model", figures["model"] or "loading"),
+        ("model", " with ".join(filter(None, [figures["model"], figures["drafter"]])) or "loading"),
         ("up", f"{hours} h {seconds // 60} min"),
         ("sessions", f"{figures['sessions']}{parked}; {figures['started']} so far"),
         ("returns", f"{figures['resumed']} resumed, {figures['refused']} refused"),

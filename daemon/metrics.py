@@ -5,7 +5,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final as Constant
 
 from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
@@ -68,6 +73,8 @@ class Metrics(Collector):
     def _gauges(self) -> Iterator[Metric]:
         health = self._health()
         facts = health.facts
+        serves = {"model": health.model or "", "drafter": health.drafter or ""}
+        yield InfoMetricFamily("captiond", "What decodes; empty while it loads", serves)
         for name, text, value in (
             ("captiond_live", "1 unless decoding has stalled", health.live),
             ("captiond_ready", "1 while new sessions are welcome", health.ready),

@@ -8,7 +8,6 @@ from playwright.async_api import Browser
 
 from tests.browser import chromium, sound_file
 
-
 # Whole engines with tiny weights, training, speech synthesis, Chromium, crowds of processes: minutes.
 SLOW = {
     "test_bench_apart",

@@ -14,6 +14,7 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
+from clients import file
 from clients.file import add_arguments, run
 from streaming.protocol import Closed, Final, Partial, Ready, Start, Stop, decode_server
 from tests.standin import Peer, Standin, closed, final, partial, standin_thread
@@ -111,6 +112,22 @@ def test_files_follow_each_other_and_bad_ones_do_not_stop_them(
     ):
         assert complaint.startswith("captiond file: ")
         assert reason in complaint
+
+
+def test_bad_files_are_told_before_the_first_has_its_turn(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody finds out after an hour of captions that a name was mistyped."""
+    told: list[str] = []
+
+    async def caption_audio(audio: file.Audio, *_: object) -> None:
+        told.append(capsys.readouterr().err)
+
+    monkeypatch.setattr(file, "_caption_audio", caption_audio)
+    with standin_thread() as server:
+        assert caption(server, wav(tmp_path / "1.wav"), tmp_path / "missing.wav") == 1
+    assert len(told) == 1
+    assert "missing.wav: no such file" in told[0]
 
 
 def test_a_damaged_file_is_captioned_up_to_the_damage(tmp_path: Path, capsys: Capture) -> None:

@@ -33,6 +33,7 @@ async def test_prometheus_sees_what_happened() -> None:
     assert status == 200
     assert "text/plain; version=" in head
     assert (during["captiond_sessions"], after["captiond_sessions"]) == (1, 0)
+    assert after["captiond_info drafter= model=scripted"] == 1
     assert after["captiond_live"] == after["captiond_ready"] == 1
     assert after["captiond_sessions_started_total"] == 2
     assert after["captiond_sessions_ended_total code=1000"] == 2

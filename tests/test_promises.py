@@ -41,11 +41,12 @@ from tests.wire import (
 SECOND = 32_000  # bytes of 16 kHz mono int16
 
 LANGUAGES = (None, "de", "en", ["de", "en"])
+CAPPED = (2, 5)
 
 
 def wish(number: int) -> Start:
     """What one of eight asks for. Two of them never pause for long enough, and reach the cap."""
-    capped = number in (2, 5)
+    capped = number in CAPPED
     return Start(
         prompt=f"speaker {number}",
         language=LANGUAGES[number % 4],
@@ -57,7 +58,8 @@ def wish(number: int) -> Start:
 
 def heard(request: Request) -> str:
     """Who is heard, and what: another's text, or another's sound, would show."""
-    return f"{request.prompt}: {len(request.audio)} samples, {zlib.crc32(request.audio.tobytes())}"
+    sound = f"{len(request.audio)} samples, {zlib.crc32(request.audio.tobytes())}"
+    return f"{request.prompt}: {request.language}, {sound}"
 
 
 async def speak(daemon: Daemon, number: int) -> Client:
@@ -101,6 +103,10 @@ async def test_each_of_eight_gets_what_it_would_get_alone() -> None:
             assert said(client) == alone
             assert len(alone) > 1
             assert number < 4 or not client.all(Partial)
+            if isinstance(language := LANGUAGES[number % 4], str):
+                assert {final.language for final in client.all(Final)} == {language}
+            longest = max(final.end - final.start for final in client.all(Final))
+            assert (9.0 < longest <= 10.0) is (number in CAPPED), longest
             texts = [message.text for message in client.all(Final) + client.all(Partial)]
             assert all(text.startswith(f"speaker {number}: ") for text in texts)
 
