@@ -38,6 +38,7 @@ RESULTS = Path(__file__).resolve().parent.parent / "docs" / "service.json"
 TEST_OTHER = "librispeech_testother_resemblyzer/"
 CHAPTER = "librispeech_walleclipse/26-495-"
 IDLE_S = 30
+SILENT_CLIENTS = 10
 
 DEFINITIONS = {
     "wer": "after Whisper's English text normaliser, all files together",
@@ -243,15 +244,24 @@ def seam_errors(
 
 
 async def idle(args: argparse.Namespace) -> dict[str, Any]:
-    """CPU time of a daemon that has nothing to do: without a client, and with a silent one."""
+    """CPU time of a daemon that has nothing to do: without a client, and with silent ones."""
     async with daemon(args.model) as running:
         with measured_load(running.pid) as alone:
             await asyncio.sleep(IDLE_S)
         silence = np.zeros(IDLE_S * SAMPLE_RATE, np.float32)
         with measured_load(running.pid) as listening:
-            take = await stream(running.url, silence, realtime=True, partials=True)
-    captions = len(take.finals) + sum(map(len, take.partials().values()))
-    return {"no_client": alone, "silent_client": listening, "captions_of_silence": captions}
+            takes = await asyncio.gather(
+                *(
+                    stream(running.url, silence, realtime=True, partials=True)
+                    for _ in range(SILENT_CLIENTS)
+                )
+            )
+    captions = sum(len(take.finals) + sum(map(len, take.partials().values())) for take in takes)
+    return {
+        "no_client": alone,
+        "silent_clients": {"clients": SILENT_CLIENTS, **listening},
+        "captions_of_silence": captions,
+    }
 
 
 Section = Callable[[argparse.Namespace], Awaitable[dict[str, Any]]]
