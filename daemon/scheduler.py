@@ -60,7 +60,7 @@ class Facts:
 
     waiting, running: requests. lag: age of the oldest unfinished final, in seconds. turn: seconds that
     the session which waits longest for its next final's turn has waited. idle: seconds since the
-    engine last got anything done, 0 with nothing to do. superseded, finals, partials, failed: requests
+    engine last got anything done, 0 with nothing to do, unless it will never do anything again. superseded, finals, partials, failed: requests
     since the start, by what became of them; an early final that ran to its end is a partial.
     """
 
@@ -152,12 +152,13 @@ class Scheduler:
                 oldest.append(self._backlog.oldest_final)
             turn = self._backlog.oldest_turn
             waiting, running = len(self._backlog), len(self._running)
+            broken = self._warm.done() and not self._thread.is_alive()
             return Facts(
                 waiting=waiting,
                 running=running,
                 lag=now - min(oldest, default=now),
                 turn=0.0 if turn is None else now - turn,
-                idle=now - self._last_progress if waiting or running else 0.0,
+                idle=now - self._last_progress if waiting or running or broken else 0.0,
                 superseded=self._backlog.superseded,
                 finals=self._finals,
                 partials=self._partials,
@@ -190,7 +191,11 @@ class Scheduler:
                 self._round(engine, *changes)
             except Exception as error:
                 logger.exception("a round of the engine failed")
-                self._give_up(engine, f"the recogniser failed: {error}")
+                try:
+                    self._give_up(engine, f"the recogniser failed: {error}")
+                except Exception:
+                    logger.exception("the engine cannot be emptied; only a restart helps")
+                    return
 
     def _await_changes(self, slots: int) -> tuple[list[Request], list[Work]] | None:
         """Wait for something to do: what to cancel and what to admit. None when it is time to end.
@@ -228,7 +233,7 @@ class Scheduler:
     def _give_up(self, engine: Engine, message: str) -> None:
         """Empty the engine after a round that failed: what had a second try has failed.
 
-        Should that fail too, the thread ends.
+        Raises what the engine raises: then it is of no more use.
         """
         with self._changed:
             lost = list(self._running.values())

@@ -9,7 +9,7 @@ A client's messages are read strictly, a daemon's tolerantly: unknown fields in 
 over, so that a newer daemon can add fields without breaking older clients.
 
     client → start or resume, binary audio, flush, stop
-    → client ready, speech, partial, final, lag, heard, error, closed
+    → client ready, speech, partial, final, flushed, lag, heard, error, closed
 
 `schema()` gives the whole protocol as JSON Schema; `docs/protocol.schema.json` is its copy, written
 by `python -m streaming.protocol > docs/protocol.schema.json`.

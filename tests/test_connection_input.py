@@ -72,6 +72,12 @@ async def wrong_language(client: Client) -> None:
     await client.say(Start(language=["en", "xx"]), Start())
 
 
+async def escaped_resume(client: Client) -> None:
+    """Its type is written with an escape, as JSON allows."""
+    wish = r'{"type":"re\u0073ume","session":"s","key":"k","finals":0,"heard":0}'
+    await client.say(wish, Start())
+
+
 async def second_start(client: Client) -> None:
     await client.say(Start(), Start(rate=8000))
 
@@ -96,6 +102,7 @@ async def empty_frames(client: Client) -> None:
         (wrong_rate, ["bad_message"]),
         (wrong_encoding, ["bad_message"]),
         (wrong_language, ["bad_request"]),
+        (escaped_resume, ["bad_resume"]),
         (second_start, ["bad_order"]),
         (odd_bytes, []),
         (empty_frames, []),

@@ -109,6 +109,23 @@ async def test_who_waits_for_finals_is_not_idle() -> None:
         assert await client.hang_up() == (1000, "")
 
 
+async def test_an_empty_frame_is_a_sign_of_life() -> None:
+    """For clients that send no sound while nobody speaks."""
+    async with (
+        serving(ScriptedEngine(), idle_seconds=0.7) as daemon,
+        calling(daemon) as client,
+    ):
+        await client.say(Start(partials=False), sentence())
+        for _ in range(15):
+            await asyncio.sleep(0.1)  # in all, twice as long
+            await client.say(b"")
+        assert len(daemon._seats) == 1
+        await client.say(Stop())
+        await client.hear_all()
+        assert await client.hang_up() == (1000, "")
+        assert not client.all(Error)
+
+
 async def test_a_session_ends_when_its_time_is_over() -> None:
     async with (
         serving(ScriptedEngine(), max_session_seconds=0.3) as daemon,

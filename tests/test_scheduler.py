@@ -13,6 +13,7 @@ from daemon.scheduler import Scheduler
 from model.requests import Failure, Hypothesis, Request
 from tests.fakes import PATIENCE, ScriptedEngine
 from tests.test_backlog import work
+from tests.wire import until
 
 
 class Clients:
@@ -233,6 +234,46 @@ async def test_a_session_that_leaves_is_not_tried_again() -> None:
         engine.release()
         await clients.expect("x0f", "c0f")
     assert not engine.occupied
+
+
+class Jammed(ScriptedEngine):
+    """No round of it succeeds, and it cannot be emptied for the `last` time."""
+
+    def __init__(self, last: int) -> None:
+        super().__init__()
+        self._last = last
+
+    def step(self) -> list[Result]:
+        raise RuntimeError("the device is lost")
+
+    def cancel(self, request: Request) -> None:
+        super().cancel(request)
+        if len(self.cancelled) == self._last:
+            raise RuntimeError("the device is still lost")
+
+
+@pytest.mark.parametrize("last", [1, 2])
+async def test_an_engine_that_cannot_be_emptied_ends_the_thread_and_shows_as_a_stall(
+    last: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whether its final waits for another try or has had it; what comes and goes hides nothing."""
+    async with scheduling(Jammed(last)) as clients:
+        clients.submit("a0f")
+        await until(lambda: not clients.scheduler._thread.is_alive())
+        assert "only a restart helps" in caplog.text
+        idle = clients.scheduler.facts().idle
+        for name in ("b0p", "c0f", "d0f"):
+            await asyncio.sleep(0.02)
+            clients.submit(name)
+            facts = clients.scheduler.facts()
+            assert facts.idle > idle
+            idle = facts.idle
+        assert facts.waiting + facts.running == 4
+        assert not clients.results
+        for session in "abcd":
+            clients.scheduler.cancel(session)
+        assert clients.scheduler.facts().waiting == 0
+        assert clients.scheduler.facts().idle > idle
 
 
 async def test_a_request_that_the_engine_refuses_fails_alone() -> None:
