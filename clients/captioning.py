@@ -5,16 +5,19 @@ Reads no audio and knows no device: each verb brings a coroutine that feeds the 
 
 import argparse
 import asyncio
+import io
+import logging
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import AsyncExitStack, nullcontext, suppress
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self, get_args
 
-from clients.stream import DEFAULT_URL, Captions, RefusedError, connect
+import clients.stream
+from clients.stream import DEFAULT_URL, Captions, ConnectError, RefusedError, connect
 from clients.subtitles import FORMATS, Screen
 from streaming.protocol import Encoding, Stability, Start, Task
 
@@ -92,7 +95,9 @@ async def caption(
     after every caption that could be had is on the screen.
     """
     async with AsyncExitStack() as stack:
-        captions = await _connected(stack, url, start, screen, interrupt)
+        # Who records already has something to deliver.
+        asked = None if finish else interrupt.requested
+        captions = await _connected(stack, url, start, screen, interrupt, asked)
         screen.show(captions.ready)
         sender = asyncio.create_task(_send(captions, feed, interrupt, finish))
         try:
@@ -106,14 +111,32 @@ async def caption(
 
 
 async def _connected(
-    stack: AsyncExitStack, url: str, start: Start, screen: Screen, interrupt: Interrupt
+    stack: AsyncExitStack,
+    url: str,
+    start: Start,
+    screen: Screen,
+    interrupt: Interrupt,
+    given_up: asyncio.Event | None,
 ) -> Captions:
-    """A session, which `stack` closes; a daemon that still loads its model is waited for."""
+    """A session, which `stack` closes; a daemon that still loads its model is waited for.
+
+    given_up: ends the attempt, by a ConnectError.
+    """
     token = os.environ.get("CAPTIOND_TOKEN")
     told = False
     while True:
+        connecting = asyncio.ensure_future(
+            stack.enter_async_context(connect(url, start, token=token))
+        )
+        if given_up is not None:
+            asked = asyncio.ensure_future(given_up.wait())
+            await asyncio.wait([connecting, asked], return_when=asyncio.FIRST_COMPLETED)
+            asked.cancel()
+            if not connecting.done():
+                connecting.cancel()
+                raise ConnectError("interrupted before a session began")
         try:
-            return await stack.enter_async_context(connect(url, start, token=token))
+            return await connecting
         except RefusedError as refusal:
             if not refusal.loading or interrupt.requested.is_set():
                 raise
@@ -218,6 +241,28 @@ def start_of(
     )
 
 
+class Output(io.TextIOWrapper):
+    """A file that is written anew with the first text for it: one from before outlives a run that fails.
+
+    Raises OSError at once where it cannot be written.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(Path(path).open("ab"), encoding="utf-8")  # noqa: SIM115 - closed with it
+        self._begun = False
+
+    def begin(self) -> None:
+        """Give up what the file held before, if that has not been done."""
+        if not self._begun and self.seekable():
+            self.buffer.truncate(0)
+        self._begun = True
+
+    def write(self, text: str) -> int:
+        """Add `text`."""
+        self.begin()
+        return super().write(text)
+
+
 def run_verb(
     name: str,
     args: argparse.Namespace,
@@ -226,22 +271,35 @@ def run_verb(
     """Open the output, run the verb, leave the terminal clean. The exit status."""
 
     def program() -> int:
-        with (
-            Path(args.output).open("w", encoding="utf-8")
-            if args.output
-            else nullcontext(sys.stdout) as out
-        ):
+        with Output(args.output) if args.output else nullcontext(sys.stdout) as out:
             screen = Screen(name, FORMATS[args.format](), out, sys.stderr)
-            try:
-                return asyncio.run(verb(args, screen))
-            finally:
-                screen.close()
+            with closing(screen), _told(screen):
+                status = asyncio.run(verb(args, screen))
+            if isinstance(out, Output) and status == 0:
+                out.begin()  # nothing was said: that is what the file is to say
+            return status
 
     try:
         return exit_status(program)
     except OSError as error:
         sys.stderr.write(f"{name}: cannot write {args.output or 'the captions'}: {error}\n")
         return 1
+
+
+@contextmanager
+def _told(screen: Screen) -> Iterator[None]:
+    """While entered, the user hears what the library logs: that a connection is lost, and mended."""
+    handler = logging.Handler()
+    handler.emit = lambda record: screen.tell(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger(clients.stream.__name__)
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+        logger.removeHandler(handler)
 
 
 def exit_status(program: Callable[[], int]) -> int:

@@ -55,8 +55,12 @@ class Audio:
 def open_file(name: str) -> Iterator[Audio]:
     """Any file libsndfile reads, never loaded whole. Raises SourceError."""
     path = Path(name)
-    if not path.exists():
-        raise SourceError(f"{name}: no such file")
+    try:
+        path.stat()
+    except FileNotFoundError:
+        raise SourceError(f"{name}: no such file") from None
+    except OSError as error:
+        raise SourceError(f"{name}: cannot be read ({error.strerror})") from error
     if path.suffix.lower() == ".raw":
         raise SourceError(f"{name}: raw audio has no header; pipe it in, with - and --rate")
     try:
@@ -88,6 +92,8 @@ def _decoded(name: str, file: soundfile.SoundFile) -> Audio:
 
 def raw_audio(encoding: Encoding, rate: int, channels: int) -> Audio:
     """Samples without a header on standard input. Raises SourceError where that is a terminal."""
+    if sys.stdin is None:
+        raise SourceError("-: expects raw audio on standard input, which is closed")
     if sys.stdin.isatty():
         raise SourceError("-: expects raw audio on standard input, which is a terminal")
     size = max(round(rate * channels * SAMPLE_BYTES[encoding] * BLOCK_S), 1)
@@ -156,7 +162,8 @@ def _playable(names: Sequence[str], screen: Screen) -> list[str]:
     found = []
     for name in names:
         try:
-            with nullcontext() if name == "-" else open_file(name):
+            # A pipe can be read only once.
+            with nullcontext() if name == "-" or Path(name).is_fifo() else open_file(name):
                 found.append(name)
         except SourceError as error:
             screen.tell(str(error))
@@ -179,13 +186,20 @@ async def _caption_all(args: argparse.Namespace, screen: Screen) -> int:
                     await _caption_audio(audio, args, screen, interrupt)
             except ConnectError as error:
                 screen.tell(str(error))
-                return 1  # no file would fare better
+                return interrupt.status or 1  # no file would fare better
             except (SourceError, StreamError, ProtocolError) as error:
                 screen.tell(str(error))
                 failed = True
             if interrupt.status:
                 return interrupt.status
     return 1 if failed or screen.troubles else 0
+
+
+def _same(name: str, output: str) -> bool:
+    try:
+        return name != "-" and Path(name).samefile(output)
+    except OSError:
+        return False  # one of them is not there
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -209,5 +223,8 @@ def run(args: argparse.Namespace) -> int:
     named = [value is not None for value in (args.rate, args.encoding, args.channels)]
     if "-" not in args.audio and any(named):
         sys.stderr.write(f"{NAME}: --rate, --encoding and --channels are for raw audio, with -\n")
+        return USAGE
+    if args.output and any(_same(name, args.output) for name in args.audio):
+        sys.stderr.write(f"{NAME}: --output names {args.output}, which is to be read\n")
         return USAGE
     return run_verb(NAME, args, _caption_all)

@@ -13,7 +13,9 @@ Every error is a StreamError:
 import asyncio
 import ipaddress
 import ssl
+import time
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from websockets.asyncio.client import ClientConnection
@@ -52,7 +54,29 @@ CLOSE_TIMEOUT_S = 3.0  # nothing of value follows Closed
 # room is plentiful: some hundred bytes each.
 UNREAD_MESSAGES = 4096
 
+# Answers that another attempt may change: ours, and those of a proxy whose daemon is just starting.
+TRY_AGAIN = frozenset({408, 429, 500, 502, 503, 504})
+TRY_AGAIN_S = 2.0  # where the answer does not say when
+
 LOADING = "warming_up"  # what a daemon's header Captiond-Status says of it
+
+
+class Attentive(ClientConnection):
+    """A websocket that knows when the daemon was last heard of, pings included: `heard_at`, monotonic."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.heard_at = time.monotonic()
+
+    def data_received(self, data: bytes) -> None:
+        """Whatever comes is a sign of life."""
+        self.heard_at = time.monotonic()
+        super().data_received(data)
+
+    @property
+    def silent(self) -> float:
+        """Seconds since then; 0 while nothing is read, for the caller has enough unread."""
+        return time.monotonic() - self.heard_at if self.transport.is_reading() else 0.0
 
 
 class StreamError(Exception):
@@ -103,7 +127,7 @@ class Address:
     open_timeout: float
 
 
-async def open_session(address: Address, hello: Start | Resume) -> tuple[ClientConnection, Ready]:
+async def open_session(address: Address, hello: Start | Resume) -> tuple[Attentive, Ready]:
     """A websocket on which the daemon has said that it is ready.
 
     Raises ConnectError, RefusedError, WrongProtocolError or ConnectionLostError.
@@ -117,7 +141,7 @@ async def open_session(address: Address, hello: Start | Resume) -> tuple[ClientC
         raise
 
 
-async def _open(address: Address, query: dict[str, str]) -> ClientConnection:
+async def _open(address: Address, query: dict[str, str]) -> Attentive:
     """The opening handshake."""
     url = address.url
     target = f"{url}{'&' if urlsplit(url).query else '?'}{urlencode(query)}" if query else url
@@ -129,11 +153,12 @@ async def _open(address: Address, query: dict[str, str]) -> ClientConnection:
             if address.token
             else None,
             compression=None,  # audio hardly compresses, and captions are short
-            proxy=None if _is_local(url) else True,
+            proxy=None if is_local(url) else True,
             open_timeout=address.open_timeout,
             ping_timeout=PING_TIMEOUT_S,
             close_timeout=CLOSE_TIMEOUT_S,
             max_queue=UNREAD_MESSAGES,
+            create_connection=Attentive,
         )
     except InvalidStatus as error:
         raise _refusal(url, error.response) from error
@@ -157,10 +182,11 @@ async def _open(address: Address, query: dict[str, str]) -> ClientConnection:
     if websocket.subprotocol != SUBPROTOCOL:
         await websocket.close()
         raise WrongProtocolError(f"{url} is a websocket, but does not speak {SUBPROTOCOL}")
+    assert isinstance(websocket, Attentive)
     return websocket
 
 
-async def _greet(websocket: ClientConnection, hello: Start | Resume, address: Address) -> Ready:
+async def _greet(websocket: Attentive, hello: Start | Resume, address: Address) -> Ready:
     """Send `hello`, await `ready`."""
     url, patience = address.url, address.open_timeout
     try:
@@ -195,18 +221,20 @@ def decode(data: str | bytes) -> ServerMessage:
 
 def _refusal(url: str, response: Response) -> StreamError:
     """An HTTP status in place of a websocket: some are a daemon's own, with its reason."""
-    body = (response.body or b"").decode(errors="replace").strip()[:300]
+    kinds = response.headers.get_all("Content-Type")
+    plain = all(kind.startswith("text/plain") for kind in kinds)
+    body = (response.body or b"").decode(errors="replace").strip()[:300] if plain else ""
     reason = body or response.reason_phrase or "no reason given"
     if response.status_code == 401:
         return RefusedError(f"{url} wants a token (variable CAPTIOND_TOKEN): {reason}")
     if response.status_code == 403:
         return RefusedError(f"{url} refused: {reason}")
-    if response.status_code not in {429, 503}:
+    if response.status_code not in TRY_AGAIN:
         return WrongProtocolError(f"{url} answered HTTP {response.status_code}: {reason}")
     wait = response.headers.get("Retry-After", "")
     return RefusedError(
         f"the daemon at {url} takes no session now: {reason}",
-        retry_after=float(wait) if wait.isdecimal() else None,
+        retry_after=float(wait) if wait.isdecimal() else TRY_AGAIN_S,
         loading=response.headers.get("Captiond-Status") == LOADING,
     )
 
@@ -217,7 +245,7 @@ def lost(error: ConnectionClosed) -> ConnectionLostError:
     return ConnectionLostError(f"the connection to the daemon ended ({reason})")
 
 
-def _is_local(url: str) -> bool:
+def is_local(url: str) -> bool:
     """Whether the URL names this machine, which no proxy could reach for us."""
     host = urlsplit(url).hostname
     if host is None or host == "localhost":

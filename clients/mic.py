@@ -236,7 +236,7 @@ async def _listen(sounddevice: Any, args: argparse.Namespace, screen: Screen) ->
                 screen.tell(f"{error}; waiting for it to come back")
             except (StreamError, ProtocolError) as error:
                 screen.tell(str(error))
-                return 1
+                return interrupt.status or 1
             # A number may mean another device by then; the name stays.
             again = args.device and microphone.device.name
             microphone = await _reopen(sounddevice, again, screen, interrupt)

@@ -12,7 +12,7 @@ import urllib.request
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from clients.handshake import DEFAULT_URL
+from clients.handshake import DEFAULT_URL, is_local
 
 SUMMARY = "say how a running daemon is"
 NAME = "captiond status"
@@ -37,7 +37,10 @@ def run(args: argparse.Namespace) -> int:
     """Ask and print. 0: it is well; 1: it is not; 2: nobody answers as a daemon does."""
     try:
         healthy, figures = ask(args.url, os.environ.get("CAPTIOND_TOKEN"))
-    except (OSError, ValueError) as error:
+    except ValueError as error:
+        sys.stderr.write(f"{NAME}: {args.url}: {error}\n")
+        return 2
+    except OSError as error:
         reason = getattr(error, "reason", error)
         sys.stderr.write(
             f"{NAME}: no daemon answers at {args.url} ({reason}); start one there: captiond serve\n"
@@ -63,15 +66,19 @@ def ask(url: str, token: str | None) -> tuple[bool, dict[str, Any]]:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     # The scheme is one of two, above.
     request = urllib.request.Request(address, headers=headers)  # noqa: S310
+    proxies = urllib.request.ProxyHandler({} if is_local(url) else None)
     try:
-        with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:  # noqa: S310
+        with urllib.request.build_opener(proxies).open(request, timeout=PATIENCE_S) as response:
             return True, _figures(response.read())
     except urllib.error.HTTPError as error:
         with error:
             body = error.read()
         if error.code == 503:
             return False, _figures(body)
-        raise ValueError(body.decode(errors="replace").strip() or str(error)) from error
+        said = body.decode(errors="replace").strip() or str(error)
+        if error.code == 401:
+            said = f"{said} (captiond status takes it from the variable CAPTIOND_TOKEN)"
+        raise ValueError(said) from error
 
 
 def _figures(body: bytes) -> dict[str, Any]:

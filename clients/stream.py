@@ -20,16 +20,17 @@ import logging
 import time
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from itertools import chain, repeat
 from typing import Any
 
 import msgspec
-from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from clients.handshake import (
     DEFAULT_URL,
     Address,
+    Attentive,
     ConnectError,
     ConnectionLostError,
     FatalError,
@@ -46,6 +47,7 @@ from streaming.protocol import (
     Error,
     Final,
     Flush,
+    Flushed,
     Heard,
     Ready,
     Resume,
@@ -70,6 +72,8 @@ __all__ = [
 ]
 
 DEFAULT_START = Start()
+SILENT_S = 45.0  # without even a ping, which a daemon sends every 20 s: the way to it is broken
+ATTEMPT_S = 8.0  # for each step of an attempt to resume
 BACKOFF_S = (0.0, 0.2, 0.5, 1.0, 2.0)  # before attempts to resume; the last one repeats
 
 logger = logging.getLogger(__name__)
@@ -86,7 +90,7 @@ class Captions:
     ready: what the daemon announced: session, model, limits.
     """
 
-    def __init__(self, websocket: ClientConnection, ready: Ready, address: Address) -> None:
+    def __init__(self, websocket: Attentive, ready: Ready, address: Address) -> None:
         self.ready = ready
         self._websocket = websocket
         self._address = address
@@ -97,6 +101,9 @@ class Captions:
         self._resumed = False  # ever; then some of what came so far comes again
         self._finals = 0
         self._speech = -1, False
+        self._flushed = -1.0  # where the last flush that was answered came
+        self._silent = False  # nothing was sent since the last flush
+        self._again = False  # an answer at the place of the last one is owed
         self._failed: Error | None = None
         self._sending = asyncio.Lock()
         self._resuming = asyncio.Lock()
@@ -112,6 +119,7 @@ class Captions:
         if self._stopped:
             raise RuntimeError("the stream was stopped: no audio can follow")
         view = memoryview(pcm).cast("B")
+        self._silent = self._silent and not view
         for position in range(0, len(view), self.ready.limits.frame_bytes):
             await self._put(bytes(view[position : position + self.ready.limits.frame_bytes]))
 
@@ -119,6 +127,7 @@ class Captions:
         """End the current utterance now; the stream goes on. Raises as `send` does."""
         if self._stopped:
             raise RuntimeError("the stream was stopped: nothing is left to flush")
+        self._again, self._silent = self._silent, True
         await self._put(encode(Flush()))
 
     async def stop(self) -> None:
@@ -167,6 +176,13 @@ class Captions:
             task.cancel()
         await self._websocket.close()
 
+    async def watch(self) -> None:
+        """Give up connections that are dead without a word, so that they are mended. For `connect`."""
+        while True:
+            await asyncio.sleep(SILENT_S / 10)
+            if self.ready.key is not None and self._websocket.silent > SILENT_S:
+                self._websocket.transport.abort()
+
     def _is_news(self, message: ServerMessage) -> bool:
         """Whether the caller has not had it; keeps account of what must not be lost or doubled."""
         match message:
@@ -181,6 +197,10 @@ class Captions:
                 if self._resumed and _speech_order(message) <= self._speech:
                     return False
                 self._speech = _speech_order(message)
+            case Flushed():
+                if self._resumed and message.at <= self._flushed and not self._again:
+                    return False
+                self._flushed, self._again = message.at, False
             case Error(code="decode_failed"):
                 if self._resumed and message == self._failed:
                     return False
@@ -222,14 +242,14 @@ class Captions:
                 except ConnectionClosed:
                     return
 
-    async def _send_rest(self, websocket: ClientConnection, heard: int) -> None:
+    async def _send_rest(self, websocket: Attentive, heard: int) -> None:
         self._replay.heard(heard)
         for item in self._replay.rest(heard):
             await websocket.send(item)
         if websocket is self._websocket:
             self._owed = None
 
-    async def _resume(self, broken: ClientConnection, error: ConnectionClosed) -> None:
+    async def _resume(self, broken: Attentive, error: ConnectionClosed) -> None:
         """Replace the connection `broken`, unless somebody has. Raises ConnectionLostError."""
         async with self._resuming:
             if self._failure is not None:
@@ -244,12 +264,14 @@ class Captions:
             self._owed = again.heard
             self._resumed = True
 
-    async def _reopen(self, error: ConnectionClosed) -> tuple[ClientConnection, Ready]:
+    async def _reopen(self, error: ConnectionClosed) -> tuple[Attentive, Ready]:
         """Try at growing intervals, for as long as the daemon keeps the session."""
         # A close frame is a decision: there is nothing to come back to.
         if self.ready.key is None or error.rcvd is not None:
             raise lost(error) from error
         began = time.monotonic()
+        # One attempt must not use up the time of all.
+        address = replace(self._address, open_timeout=min(self._address.open_timeout, ATTEMPT_S))
         logger.info("the connection is lost (%s); resuming session %s", error, self.ready.session)
         for pause in chain(BACKOFF_S, repeat(BACKOFF_S[-1])):
             if time.monotonic() - began + pause > self.ready.limits.resume_seconds:
@@ -262,12 +284,15 @@ class Captions:
                 heard=self._replay.start,
             )
             try:
-                return await open_session(self._address, wish)
+                opened = await open_session(address, wish)
             except (ConnectError, ConnectionLostError):
                 continue
             except RefusedError as refusal:
                 if refusal.retry_after is None:
                     raise ConnectionLostError(f"{lost(error)}, and {refusal}") from refusal
+            else:
+                logger.info("the connection is mended; nothing is lost")
+                return opened
         raise ConnectionLostError(f"{lost(error)}, and cannot be made again in time") from error
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -306,7 +331,9 @@ async def connect(
     decode_client(encode(start))  # structs are not checked when they are made
     address = Address(url, token, open_timeout)
     captions = Captions(*await open_session(address, start), address)
+    watching = asyncio.create_task(captions.watch())
     try:
         yield captions
     finally:
+        watching.cancel()
         await captions.close()

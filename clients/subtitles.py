@@ -7,6 +7,8 @@ import os
 from collections.abc import Callable
 from typing import Protocol, TextIO, assert_never
 
+import msgspec
+
 from streaming.cues import Subtitles, columns, head, printable
 from streaming.protocol import (
     Closed,
@@ -52,12 +54,14 @@ class Text:
 
 
 class JsonLines:
-    """Every message as the daemon sent it, one a line."""
+    """Every message as the daemon sent it, one a line, but for the secret that resumes the session."""
 
     opening = ""
 
     def render(self, message: ServerMessage) -> str:
         """The message itself."""
+        if isinstance(message, Ready):
+            message = msgspec.structs.replace(message, key=None)
         return f"{encode(message)}\n"
 
 
@@ -87,10 +91,12 @@ class Screen:
         self._lag_s = 0.0
         self._level_db: float | None = None
         self._drawn = ""
-        self._write(form.opening)
+        self._opening = form.opening
 
     def show(self, message: ServerMessage) -> None:
         """Write what the format makes of the message, and keep the live line true."""
+        self._write(self._opening)
+        self._opening = ""
         match message:
             case Partial():
                 self._partial = message

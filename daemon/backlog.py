@@ -62,6 +62,7 @@ class Work:
             and (self.session, self.utterance) == (final.session, final.utterance)
             and len(mine.audio) == len(other.audio)
             and (mine.prefix, mine.prompt) == (other.prefix, other.prompt)
+            and (mine.language, mine.expected) == (other.language, other.expected)
         )
 
 

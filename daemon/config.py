@@ -10,6 +10,7 @@ is accepted there.
 
 import argparse
 import difflib
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +23,7 @@ from msgspec.structs import replace
 from streaming.segmenter import Detector, Settings
 
 ENVIRONMENT_PREFIX = "CAPTIOND_"
+ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://[^/\s]+/?", re.IGNORECASE)  # of a web page (RFC 6454)
 # Not keys of `Config`: the file to read; the address that this package's clients call, and their token.
 OTHER_VARIABLES = frozenset({"CAPTIOND_CONFIG", "CAPTIOND_URL", "CAPTIOND_TOKEN"})
 
@@ -135,7 +137,9 @@ class Config(Struct, frozen=True, kw_only=True):
     ] = ""
     allowed_origins: Annotated[
         tuple[str, ...],
-        Meta(description="web pages elsewhere that may connect, such as https://example.org"),
+        Meta(
+            description="web pages elsewhere that may connect, such as https://example.org; * is all"
+        ),
     ] = ()
     tls_certificate: Annotated[
         str, Meta(description="PEM chain; with it the daemon speaks wss:// and https:// alone")
@@ -152,7 +156,12 @@ class Config(Struct, frozen=True, kw_only=True):
         float, Meta(ge=1.0, le=1e6, description="size of all beyond which the oldest are removed")
     ] = 1000.0
     endpoint_silence_ms: Annotated[
-        int, Meta(ge=200, le=10_000, description="silence that ends an utterance")
+        int,
+        Meta(
+            ge=200,
+            le=10_000,
+            description="silence that ends an utterance; less, one of more than 15 s",
+        ),
     ] = _STREAMING.endpoint_silence_ms
     partial_interval_ms: Annotated[
         int, Meta(ge=100, le=10_000, description="new audio between two partials")
@@ -262,9 +271,17 @@ def _convert(key: str, value: object, origin: str, *, strict: bool) -> Any:
     if not strict and isinstance(value, str) and _kind(key) is tuple:
         value = [item for item in value.replace(",", " ").split() if item]
     try:
-        return msgspec.convert(value, KEYS[key].type, strict=strict)
+        converted = msgspec.convert(value, KEYS[key].type, strict=strict)
     except msgspec.ValidationError:
         raise ConfigError(f"{origin} is {value!r}; accepted is {_accepted(key)}") from None
+    if key == "allowed_origins" and (
+        wrong := [one for one in converted if not ORIGIN.fullmatch(one)]
+    ):
+        raise ConfigError(
+            f"{origin} has {wrong[0]!r}; accepted is scheme://host or scheme://host:port, such as "
+            "https://example.org, and * for every page"
+        )
+    return converted
 
 
 def _unknown(what: str, name: str, accepted: list[str]) -> str:

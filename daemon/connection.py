@@ -33,6 +33,7 @@ from daemon.farewell import (
     SHUTTING_DOWN,
     TIME_LIMIT,
     Farewell,
+    busy,
     too_many_errors,
 )
 from daemon.outbox import Outbox
@@ -59,16 +60,26 @@ BURST = 10.0  # seconds of audio that may come at once where the rate of audio i
 
 
 class Connection:
-    """Serves one websocket from its opening to its end. label: of the client's token."""
+    """Serves one websocket from its opening to its end.
+
+    label: of the client's token. no_room: why it may not start a session now; empty if it may.
+    """
 
     def __init__(
-        self, socket: ServerConnection, label: str, service: Service, seats: Seats
+        self,
+        socket: ServerConnection,
+        label: str,
+        service: Service,
+        seats: Seats,
+        *,
+        no_room: Callable[[], str],
     ) -> None:
         self._socket = socket
         self._label = label
         self._service = service
         self._config = service.config
         self._seats = seats
+        self._no_room = no_room
         self._loop = asyncio.get_running_loop()
         self._outbox = Outbox()
         self._seat: Seat | None = None
@@ -200,10 +211,10 @@ class Connection:
             match message := decode_client(text):
                 case Start():
                     self._expect_no_seat()
-                    self._sit_down(self._seats.open(message, self._label, self._service, self))
+                    self._start(message)
                 case Resume():
                     self._expect_no_seat()
-                    self._sit_down(await self._seats.resume(message, self._label, self))
+                    await self._resume(message)
                 case Flush():
                     self._seated().flush()
                 case Stop():
@@ -213,6 +224,22 @@ class Connection:
         except ProtocolError as error:
             self._refuse(error)
         self.changed()
+
+    def _start(self, start: Start) -> None:
+        """Raises ProtocolError as `Seats.open` does."""
+        if reason := self._no_room():
+            self._wind_down(busy(reason))
+            return
+        self._sit_down(self._seats.open(start, self._label, self._service, self))
+
+    async def _resume(self, wish: Resume) -> None:
+        """Raises ProtocolError as `Seats.resume` does."""
+        seat = await self._seats.resume(wish, self._label, self)
+        if self._ended and not seat.ended:  # while the session's last connection was being ended
+            self._seats.leave(seat, lost=True, how="its client had to leave")
+            return
+        self._sit_down(seat)
+        self._deaf = seat.winding_down
 
     def _expect_no_seat(self) -> None:
         if self._seat is not None:
@@ -232,10 +259,15 @@ class Connection:
             self._arm("idle", self._config.idle_seconds, self._look_for_idleness)
         if self._config.max_session_seconds:
             left = seat.opened + self._config.max_session_seconds - self._loop.time()
-            self._arm("limit", left, partial(self._wind_down, TIME_LIMIT))
+            self._arm("limit", left, self._end_in_time)
 
     def _arm(self, purpose: str, seconds: float, act: Callable[[], None]) -> None:
         self._timers[purpose] = self._loop.call_later(seconds, act)
+
+    def _end_in_time(self) -> None:
+        """Who has said stop is ending already."""
+        if self._seat is not None and not self._seat.stopped:
+            self._wind_down(TIME_LIMIT)
 
     def _look_for_idleness(self) -> None:
         """Whose audio is over waits for finals, and who is paused cannot be heard: neither is idle."""

@@ -59,6 +59,12 @@ INTERNAL = Farewell(
 )
 
 
+def busy(reason: str) -> Farewell:
+    """For a client that came to resume a session, and starts one where there is no room."""
+    message = f"{reason}; try again in a while"
+    return Farewell(1013, "try again later", Error(code="busy", message=message, fatal=True))
+
+
 def too_many_errors(count: int) -> Farewell:
     """For a client that got `count` things wrong."""
     message = f"{count} errors are too many: see the messages before this one"

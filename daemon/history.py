@@ -5,15 +5,16 @@ Bounded: beyond MOST messages the oldest are forgotten, a final with all that be
 
 from collections import deque
 
-from streaming.protocol import Final, ServerMessage
+from streaming.protocol import Final, Flushed, ServerMessage
 
-MOST = 3_000  # messages, some 300 bytes each: a thousand finals with the speech around them
+MOST = 3_000  # messages: a thousand finals with the speech around them, some 300 bytes each without words
 
 
 class History:
-    """Messages in order; partials, lags and the like are no part of it."""
+    """Messages in order; partials, lags and the like are no part of it. kept: else finals are only counted."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, kept: bool = True) -> None:
+        self._most = MOST if kept else 0
         self._messages: deque[ServerMessage] = deque()
         self._forgotten = 0  # finals
         self._finals = 0
@@ -25,9 +26,12 @@ class History:
 
     def add(self, message: ServerMessage) -> None:
         """Keep `message`, the newest."""
+        newest = self._messages[-1] if self._messages else None
+        if isinstance(message, Flushed) and isinstance(newest, Flushed):
+            self._messages.pop()  # the newer one says as much
         self._messages.append(message)
         self._finals += isinstance(message, Final)
-        while len(self._messages) > MOST:
+        while len(self._messages) > self._most:
             self._forgotten += isinstance(self._messages.popleft(), Final)
 
     def after(self, finals: int) -> list[ServerMessage]:

@@ -47,6 +47,7 @@ class Listener:
         self._handle = handle
         self._answer = answer
         self._config = config
+        self.most = config.max_sessions + STRANGERS  # connections; a reload may change it
         self._tls = tls
 
     @property
@@ -134,15 +135,18 @@ class Listener:
 
         The library knows connections after the handshake only, and a silent one delays the end.
         """
-        sockets, most = self.sockets, self._config.max_sessions + STRANGERS
+        sockets, listener = self.sockets, self
 
         class Tracked(ServerConnection):
             def connection_made(self, transport: asyncio.BaseTransport) -> None:
                 super().connection_made(transport)
                 sockets[self] = self.loop.call_later(REQUEST_TIMEOUT, self.transport.abort)
                 _watch_peer(transport.get_extra_info("socket"))
-                if len(sockets) > most:
-                    self.transport.abort()
+                here = [one for one in sockets if not one.transport.is_closing()]
+                if len(here) > listener.most:
+                    # Who has said nothing yet goes first: silence must not keep others out.
+                    silent = (one for one in here if not sockets[one].cancelled())
+                    next(silent, self).transport.abort()
 
             def connection_lost(self, exc: Exception | None) -> None:
                 sockets.pop(self).cancel()

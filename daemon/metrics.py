@@ -78,7 +78,7 @@ class Metrics(Collector):
         for name, text, value in (
             ("captiond_live", "1 unless decoding has stalled", health.live),
             ("captiond_ready", "1 while new sessions are welcome", health.ready),
-            ("captiond_sessions", "Sessions with a client", health.sessions),
+            ("captiond_sessions", "Sessions with a client, or about to begin", health.sessions),
             ("captiond_sessions_parked", "Sessions whose client is awaited back", health.parked),
             ("captiond_queue_waiting", "Utterances that wait for the model", facts.waiting),
             ("captiond_queue_running", "Utterances that the model works on", facts.running),
@@ -108,7 +108,7 @@ class Metrics(Collector):
         ):
             yield CounterMetricFamily(name, text, value=float(value))
         yield _labelled("captiond_refused", "Clients not let in", "reason", totals.refused)
-        yield _labelled("captiond_sessions_ended", "Sessions over", "code", totals.ended)
+        yield _labelled("captiond_connections_ended", "Connections over", "code", totals.ended)
 
 
 def _labelled(name: str, text: str, label: str, values: Counter[str]) -> Metric:

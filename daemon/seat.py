@@ -86,6 +86,8 @@ class Seat:
         self.key = secrets.token_urlsafe(16) if keeps else None
         self.client: Client | None = None
         self._attached = False  # ever before
+        self._returned = False
+        self.winding_down = False  # whatever the client still says is ignored
         self.heard_bytes = 0  # of the audio, as the client counts it
         self.stopped = False  # the client said that its audio is over
         self.ended = False  # the last message has been told; nothing may follow
@@ -98,7 +100,7 @@ class Seat:
         self._session = Session(start, service.settings)
         self._closed: Closed | None = None
         self._accounted = 0  # samples told to the metrics
-        self._history = History()
+        self._history = History(kept=keeps)
         self._lateness = Lateness()
         self._lateness.sheds_partials = start.partials
         # The newest hypothesis and its utterance: nearly always a right draft of the next one.
@@ -153,7 +155,8 @@ class Seat:
         Raises LookupError where that is not known any more, or not yet.
         """
         missed = self._history.after(finals)
-        self._service.metrics.totals.resumed += self._attached
+        self._returned = self._attached
+        self._service.metrics.totals.resumed += self._returned
         self._attached = True
         self.client = client
         client.tell(self._ready())
@@ -176,8 +179,11 @@ class Seat:
             self._follow(self._session.hear)
 
     def flush(self) -> None:
-        """End the open utterance. Raises ProtocolError as `Session.flush` does."""
-        if not self.ended:
+        """End the open utterance. Raises ProtocolError as `Session.flush` does.
+
+        Of a client that came back: it may not know that the stop behind it was heard.
+        """
+        if not self.ended and not (self.stopped and self._returned):
             self._follow(self._session.flush)
 
     def stop(self) -> None:
@@ -189,6 +195,7 @@ class Seat:
     def wind_down(self, farewell: Farewell) -> None:
         """Finish what was spoken, then end as `farewell` says."""
         if not self.ended:
+            self.winding_down = True
             self.farewell = farewell
             self._follow(self._session.stop)
 
@@ -228,7 +235,8 @@ class Seat:
             logger.exception("session %s: fault", self.name, extra={"session": self.name})
             self.farewell = INTERNAL
             self._end()
-        received = self._session.received
+        # What seemed to be sound may turn out to be a header.
+        received = max(self._session.received, self._accounted)
         self._service.metrics.totals.audio_samples += received - self._accounted
         self._accounted = received
         if self.client is not None:

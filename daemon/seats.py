@@ -43,8 +43,9 @@ class Seats:
     def __len__(self) -> int:
         return len(self._seats)
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._seats
+    def holds(self, name: str, label: str) -> bool:
+        """Whether the session `name` is there, and of a client whose token is called `label`."""
+        return name in self._seats and self._seats[name].label == label
 
     @property
     def waiting(self) -> int:
@@ -54,8 +55,12 @@ class Seats:
     def open(self, start: Start, label: str, service: Service, client: Occupant) -> Seat:
         """Begin a session. Raises ProtocolError as `Seat` does."""
         seat = Seat(secrets.token_hex(4), label, start, service)
-        while len(self._seats) >= service.config.max_sessions and self._waiting:
-            self._give_up(self._seats[next(iter(self._waiting))], "gave way to a new session")
+        most = service.config.max_sessions
+        while len(self._seats) - len(self._finishing) >= most and self._waiting:
+            # Whoever loses connections all the time pushes out nobody else's session.
+            own = (name for name in self._waiting if self._seats[name].label == label)
+            name = next(own, next(iter(self._waiting)))
+            self._give_up(self._seats[name], "gave way to a new session")
         self._seats[seat.name] = seat
         self._occupants[seat.name] = client
         seat.attach(client, finals=0)

@@ -133,7 +133,9 @@ def _stop(daemon: "Daemon", manager: Manager) -> None:
 
 def reload(daemon: "Daemon", manager: Manager, read: Callable[[], config.Config]) -> None:
     """Take over what `read` gives; where it is wrong, say so and go on as before."""
-    manager.reloading()
+    ready = daemon.ready.is_set()
+    if ready:
+        manager.reloading()
     try:
         settings = read()
         changed, waiting = daemon.reload(settings)
@@ -144,7 +146,9 @@ def reload(daemon: "Daemon", manager: Manager, read: Callable[[], config.Config]
         logger.info("reloaded; changed: %s", ", ".join(changed) or "nothing")
         if waiting:
             logger.warning("these wait for a restart: %s", ", ".join(waiting))
-    manager.ready(daemon.health.sentence)
+    finally:
+        if ready:
+            manager.ready(daemon.health.sentence)
 
 
 async def _report(daemon: "Daemon", manager: Manager) -> None:

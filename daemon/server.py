@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+from weakref import WeakSet
 
 from websockets.asyncio.server import ServerConnection
 from websockets.http11 import Request, Response
@@ -26,7 +27,7 @@ from daemon.connection import Connection
 from daemon.doors import Tokens
 from daemon.health import Health, Status
 from daemon.http import Reply, Router, path, wants_websocket
-from daemon.listener import Listener
+from daemon.listener import STRANGERS, Listener
 from daemon.metrics import CONTENT_TYPE, Metrics
 from daemon.page import Page
 from daemon.scheduler import Engine, Scheduler
@@ -72,6 +73,8 @@ class Daemon:
         self._service: Service | None = None  # once the engine is warm
         self._seats = Seats()
         self._admitted: dict[ServerConnection, str] = {}  # those that take up a session: label
+        # Those of them that were let in, full or not, to resume a session.
+        self._returning: WeakSet[ServerConnection] = WeakSet()
         self._connections: set[Connection] = set()
         self._stop_requested = asyncio.Event()
         self._stop_insisted = asyncio.Event()
@@ -155,6 +158,9 @@ class Daemon:
         if self._tls is not None:
             self._tls.reload()
         self._config, self._tokens = config, tokens
+        self._listener.most = config.max_sessions + STRANGERS
+        if self._transcripts is not None:
+            self._transcripts.limit(config.transcripts_file_mb, config.transcripts_keep_mb)
         if self._service is not None:
             self._welcome(self._service.engine)
         return changed, waiting
@@ -264,22 +270,40 @@ class Daemon:
         if self._inherited:
             await self._warmth()
         taken = Counter(self._admitted.values())[guest]
-        refusal = crowded(
-            self.health, self._config, of_token=taken, returning=self._returns(request)
-        )
+        returning = self._returns(request, guest)
+        refusal = crowded(self.health, self._config, of_token=taken, returning=returning)
         if refusal is not None:
             return refusal
         # The task that opens this connection ends with it, also if it never comes to the handler.
         task = asyncio.current_task()
         assert task is not None
         self._admitted[socket] = guest
+        if returning:
+            self._returning.add(socket)
         task.add_done_callback(lambda _: self._admitted.pop(socket, None))
         return None
 
-    def _returns(self, request: Request) -> bool:
-        """Whether the client says that it comes back to a session that there is."""
+    def _returns(self, request: Request, label: str) -> bool:
+        """Whether the client says that it comes back to a session of its own."""
         names = parse_qs(urlsplit(request.path).query).get("resume", [])
-        return any(name in self._seats for name in names)
+        return any(self._seats.holds(name, label) for name in names)
+
+    def _no_room(self, socket: ServerConnection) -> str:
+        """Why a connection may not start a session; empty if it may.
+
+        One that was let in to resume has not been asked: there may be no room for another session.
+        """
+        if socket not in self._returning:
+            return ""
+        label = self._admitted.pop(socket)  # the room is for itself
+        taken = Counter(self._admitted.values())[label]
+        refusal = crowded(self.health, self._config, of_token=taken, returning=False)
+        self._admitted[socket] = label
+        if refusal is None:
+            self._returning.discard(socket)
+            return ""
+        self._metrics.totals.refused[refusal.reason] += 1
+        return str(refusal.reply.body).strip()
 
     async def _warmth(self) -> None:
         """Until the engine is warm, or will not be."""
@@ -294,7 +318,13 @@ class Daemon:
     async def _handle(self, socket: ServerConnection) -> None:
         """One connection, from the end of its handshake."""
         assert self._service is not None, "admitted before the engine was warm"
-        connection = Connection(socket, self._admitted[socket], self._service, self._seats)
+        connection = Connection(
+            socket,
+            self._admitted[socket],
+            self._service,
+            self._seats,
+            no_room=lambda: self._no_room(socket),
+        )
         self._connections.add(connection)
         if self._stop_requested.is_set():  # between its handshake and now
             connection.shut_down()

@@ -12,7 +12,7 @@ from streaming.protocol import DecodeFigures
 
 @dataclass(slots=True)
 class Totals:
-    """Since the daemon began. By label: what clients were refused for, and close codes of sessions."""
+    """Since the daemon began. By label: what clients were refused for, and close codes of connections."""
 
     started: int = 0
     resumed: int = 0

@@ -11,6 +11,7 @@ and the piece is tried again with the next one.
 import logging
 import os
 import re
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -44,10 +45,10 @@ class Transcripts:
         self, folder: str, file_mb: float, keep_mb: float, failed: Callable[[], object]
     ) -> None:
         self.folder = Path(folder)
-        self.file_bytes = int(file_mb * MIB)
-        self.keep_bytes = int(keep_mb * MIB)
+        self.limit(file_mb, keep_mb)
         self.failed = failed
         self._open: set[Path] = set()
+        self._room = threading.Semaphore(MOST_PENDING)
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o750)
             for path in self._files():
@@ -61,13 +62,28 @@ class Transcripts:
             ) from None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="transcripts")
 
+    def limit(self, file_mb: float, keep_mb: float) -> None:
+        """Sizes from now on: after which a part ends, and of all that is kept."""
+        self.file_bytes = int(file_mb * MIB)
+        self.keep_bytes = int(keep_mb * MIB)
+
     def open(self, session: str, about: dict[str, str]) -> "Transcript":
         """Begin the transcript of `session`; `about` stands in its first line."""
         return Transcript(self, session, datetime.now(UTC), about)
 
-    def submit(self, work: Callable[[], object]) -> None:
-        """Have the thread do `work`, after all that it was given before."""
+    def submit_last(self, work: Callable[[], object]) -> None:
+        """Have the thread do what ends a transcript, however much it has to do."""
         self._thread.submit(work)
+
+    def submit(self, work: Callable[[], object]) -> None:
+        """Have the thread do `work`, after all that it was given before.
+
+        For a disk that hangs, and takes nothing at all, no more is remembered than for one that refuses.
+        """
+        if not self._room.acquire(blocking=False):
+            self.failed()
+            return
+        self._thread.submit(work).add_done_callback(lambda _: self._room.release())
 
     def stop(self) -> None:
         """Wait until all is written."""
@@ -76,15 +92,20 @@ class Transcripts:
     def opened(self, paths: Iterable[Path]) -> None:
         """These are written to, and stay; others may have to go. In the thread."""
         self._open.update(paths)
-        files = sorted(self._files())
-        total = sum(path.stat().st_size for path in files)
-        for path in files:
+        sizes = {path: size for path in sorted(self._files()) if (size := _size(path))}
+        total = sum(sizes.values())
+        for path, size in sizes.items():
             if total <= self.keep_bytes:
                 break
-            if path not in self._open:
-                total -= path.stat().st_size
-                path.unlink()
-                logger.info("%s is removed: transcripts_keep_mb is reached", path.name)
+            if path in self._open:
+                continue
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                logger.warning("%s should go, and cannot be removed: %s", path.name, error)
+                continue
+            total -= size
+            logger.info("%s is removed: transcripts_keep_mb is reached", path.name)
 
     def closed(self, paths: Iterable[Path]) -> None:
         """Nothing more is written to these. In the thread."""
@@ -123,7 +144,7 @@ class Transcript:
     def close(self, closed: Closed | None) -> None:
         """The session is over; `closed` where it came to its end."""
         last = {".jsonl": encode(closed) + "\n"} if closed is not None else {}
-        self._home.submit(lambda: self._close(last))
+        self._home.submit_last(lambda: self._close(last))
 
     def _write(self, pieces: dict[str, str]) -> None:
         for kind, piece in pieces.items():
@@ -133,12 +154,21 @@ class Transcript:
             self._write_pending()
         except OSError as error:
             if self._well:
-                logger.error("session %s: no transcript is written: %s", self._session, error)  # noqa: TRY400 - it says all
+                logger.error(  # noqa: TRY400 - it says all
+                    "session %s: no transcript is written: %s",
+                    self._session,
+                    error,
+                    extra={"session": self._session},
+                )
             self._well = False
             self._home.failed()
         else:
             if not self._well:
-                logger.info("session %s: the transcript is written again", self._session)
+                logger.info(
+                    "session %s: the transcript is written again",
+                    self._session,
+                    extra={"session": self._session},
+                )
             self._well = True
 
     def _write_pending(self) -> None:
@@ -172,6 +202,14 @@ class Transcript:
     def _close(self, last: dict[str, str]) -> None:
         self._write(last)
         self._end_part()
+
+
+def _size(path: Path) -> int:
+    """In bytes; 0 where somebody has removed it."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 class _File:

@@ -8,7 +8,6 @@ through it (dynamic time warping). Nothing is decoded here.
 import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import pairwise, product
 
 import numpy as np
@@ -25,10 +24,9 @@ Heads = tuple[tuple[int, int], ...]  # (layer, head)
 
 MEDIAN = 7  # encoder states over which the attention is smoothed
 SECONDS_PER_STATE = SAMPLES_PER_STATE / SAMPLE_RATE
-# The attention follows the words, and shares the pauses out between them: what is so much softer than the
-# loudest 10 ms of the utterance is no part of a word that begins or ends with it.
+# Left alone, the path shares the pauses out among the words. So it leads through the sound alone: a state
+# is in a pause where it is this much softer than the loudest one.
 PAUSE_DB = 35
-PAUSE_FRAME = SAMPLE_RATE // 100
 UNSPACED = frozenset({"zh", "ja", "th", "lo", "my", "yue"})  # languages that write no spaces
 
 
@@ -70,10 +68,10 @@ def align(
     weights, logits = attention(decoder, opening + text, heads, cache, states, heard)
     # The position before a token predicts it; the last one predicts the end.
     first = len(opening) - 1
-    starts = token_starts(weights[:, first:])
+    sound = sounding(audio)
+    starts = token_starts(weights[:, first:, torch.from_numpy(sound)])
     chances = logits[first:-1].softmax(-1)[torch.arange(len(text)), text].tolist()
-    words = timed_words(text, starts, chances, table, language, len(audio) / SAMPLE_RATE)
-    return without_pauses(words, audio)
+    return timed_words(text, starts, sound, chances, table, language, len(audio) / SAMPLE_RATE)
 
 
 def attention(
@@ -209,9 +207,20 @@ def _closes(text: str) -> bool:
     return all(unicodedata.category(c)[0] == "P" for c in marks) and not _opens(text)
 
 
+def sounding(audio: NDArray[np.float32]) -> NDArray[np.int64]:
+    """The encoder states of `audio`, [samples], that are in no pause, ascending; one at least.
+
+    Under noise there are no pauses, and it is all of them.
+    """
+    padded = np.pad(audio, (0, -len(audio) % SAMPLES_PER_STATE)).astype(np.float64)
+    power = np.square(padded).reshape(-1, SAMPLES_PER_STATE).mean(1)
+    return np.flatnonzero(power >= power.max() * 10 ** (-PAUSE_DB / 10))
+
+
 def timed_words(
     tokens: Sequence[int],
     starts: NDArray[np.int64],
+    sound: NDArray[np.int64],
     probabilities: Sequence[float],
     table: TokenTable,
     language: str,
@@ -219,38 +228,21 @@ def timed_words(
 ) -> tuple[TimedWord, ...]:
     """Words with their times, which ascend and lie within `seconds`.
 
-    tokens: of the text alone. starts: [len(tokens) + 1], as `token_starts` gives them.
+    tokens: of the text alone. starts: [len(tokens) + 1], as `token_starts` gives them, counted in the
+    states `sound`.
     """
-    edges = np.minimum(starts * SECONDS_PER_STATE, seconds)
-    assert all(a <= b for a, b in pairwise(edges))
-    return tuple(
-        TimedWord(
+    assert all(a <= b for a, b in pairwise(starts))
+
+    def word(text: str, first: int, stop: int) -> TimedWord:
+        start = sound[starts[first]]
+        # Up to the last state before the next word, which may lie behind a pause.
+        end = sound[starts[stop] - 1] + 1 if starts[stop] > starts[first] else start
+        return TimedWord(
             text=text.strip(),
-            start=float(edges[first]),
-            end=float(edges[stop]),
+            start=float(min(start * SECONDS_PER_STATE, seconds)),
+            end=float(min(end * SECONDS_PER_STATE, seconds)),
             probability=float(np.mean(probabilities[first:stop])),
         )
-        for text, first, stop in split_words(tokens, table, language)
-        if text.strip()
-    )
 
-
-def without_pauses(words: Sequence[TimedWord], audio: NDArray[np.float32]) -> tuple[TimedWord, ...]:
-    """The words, each less the silence that it begins and ends with; where all of it is quiet, as it is.
-
-    audio: [samples] at 16 kHz, in which the times are. Under noise nothing is quiet, and nothing changes.
-    """
-    padded = np.pad(audio, (0, -len(audio) % PAUSE_FRAME)).astype(np.float64)
-    power = np.square(padded).reshape(-1, PAUSE_FRAME).mean(1)
-    sound = np.flatnonzero(power > power.max() * 10 ** (-PAUSE_DB / 10))
-    frame = PAUSE_FRAME / SAMPLE_RATE
-
-    def trimmed(word: TimedWord) -> TimedWord:
-        first = np.searchsorted((sound + 1) * frame, word.start, side="right")
-        last = np.searchsorted(sound * frame, word.end) - 1
-        if first > last:
-            return word
-        start, end = float(sound[first] * frame), float((sound[last] + 1) * frame)
-        return replace(word, start=max(word.start, start), end=min(word.end, end))
-
-    return tuple(map(trimmed, words))
+    words = split_words(tokens, table, language)
+    return tuple(word(*found) for found in words if found[0].strip())

@@ -42,6 +42,7 @@ ErrorCode = Literal[
     "bad_audio",  # NaN, infinity, or a binary frame in another format than announced
     "bad_request",  # a start whose values this daemon cannot serve (a language the model lacks)
     "bad_resume",  # the session to resume is not known (any more), or has moved on
+    "busy",  # a connection that came to resume starts a session, and there is no room
     "idle",  # nothing came for too long; the finals of all that was spoken have been sent
     "time_limit",  # the session has lasted as long as it may; as with "idle"
     "decode_failed",  # one utterance could not be recognised; its final is empty
@@ -108,8 +109,8 @@ class Resume(_FromClient, tag="resume", frozen=True):
     session, key: from its `ready`. finals: how many of its finals have come. heard: the first byte of
     its audio that can still be sent again; what a `heard` or `ready` message told, or less.
 
-    The answer is `ready`, then everything after the last of those finals; `speech` messages may come a
-    second time. The client sends its audio again from the byte on that `ready` names.
+    The answer is `ready`, then everything after the last of those finals; `speech`, `flushed` and
+    `decode_failed` messages may come a second time. The client sends its audio again from the byte on that `ready` names.
     """
 
     session: Annotated[str, Meta(max_length=40)]
@@ -174,8 +175,8 @@ class Partial(_FromDaemon, tag="partial", frozen=True):
 
 
 class DecodeFigures(Struct, frozen=True, kw_only=True):
-    """How the final was decoded: target passes, drafted tokens proposed, accepted and reused,
-    milliseconds from submission to result (waiting included).
+    """How the final was decoded: target passes after the first, drafted tokens proposed, accepted and
+    reused, milliseconds from the decision that it has ended to its text (waiting included).
     """
 
     rounds: int

@@ -18,9 +18,11 @@ Detector = Literal["silero", "webrtc"]
 
 SMOOTHING = 150 * SAMPLE_RATE // 1_000  # the window in which the quietest point is sought
 # Detectors need some sound to listen themselves in: a word cut off in front, and nothing else between
-# two flushes, may escape them. So as little as this, if it can be heard at all, is an utterance anyway.
+# two flushes, may escape them. So as little as this, if some of it is louder than a quiet room (-46 dBFS),
+# is an utterance anyway.
 CLIP = 2 * SAMPLE_RATE
-AUDIBLE = 1e-3
+AUDIBLE = 5e-3
+LOUDNESS = 30 * SAMPLE_RATE // 1_000  # the window of which the loudest counts
 
 
 def _setting(default: int, low: int, high: int) -> Any:
@@ -281,22 +283,26 @@ class Segmenter:
         hurry = min(max(3 * length - 1.5, 0.0), 1.0)
         return round(self._endpoint - hurry * (self._endpoint - self._post_roll))
 
-    def flush(self, rest: NDArray[np.float32]) -> list[Event]:
+    def flush(self, rest: NDArray[np.float32], *, last: bool = False) -> list[Event]:
         """Take `rest`, less than a frame and not judged, and end the open utterance here.
 
         Without one, a short clip since the last flush is an utterance, whatever its frames were judged.
+        last: the stream ends; a clip behind utterances is then what was still recorded of the room.
         """
         events = self._append(rest)
-        clip = self._state is State.SILENCE and self._is_clip()
-        events += self._step(Signal.CLIP if clip else Signal.FLUSH)
+        sought = self._state is State.SILENCE and not (last and self._spoken)
+        events += self._step(Signal.CLIP if sought and self._is_clip() else Signal.FLUSH)
         self._flushed = self.position
+        self._tape.forget(max(self._done, self.position - self._pre_roll))
         return events
 
     def _is_clip(self) -> bool:
         """Whether all since the last flush is short and audible, and in no utterance."""
         if self._done > self._flushed or not self._minimum <= self.position - self._flushed <= CLIP:
             return False
-        return bool(np.abs(self._tape.read(self._flushed, self.position)).max() >= AUDIBLE)
+        audio = self._tape.read(self._flushed, self.position).astype(np.float64)
+        frames = np.array_split(audio - audio.mean(), -(-len(audio) // LOUDNESS))
+        return max(float(np.mean(frame**2)) for frame in frames) >= AUDIBLE**2
 
     def _append(self, samples: NDArray[np.float32]) -> list[Event]:
         events: list[Event] = []

@@ -126,25 +126,25 @@ class Session:
         `Flushed` follows the last final of what came before; of several that are due together only the
         last comes. Raises ProtocolError("bad_order") after `stop`.
         """
-        outputs = self._end_here()
+        outputs = self._end_here(last=False)
         at = self._segmenter.position / SAMPLE_RATE
         self._flushes[self._utterances] = Flushed(at=at)
         return outputs + self._answer_flush()
 
-    def _end_here(self) -> list[Output]:
+    def _end_here(self, *, last: bool) -> list[Output]:
         self._expect_running()
         outputs: list[Output] = []
         while self.unheard:
             outputs += self._judge(self._decoder.read())
         outputs += self._judge(self._decoder.finish())
         rest, self._pending = self._pending, self._pending[:0]
-        return outputs + self._follow(self._segmenter.flush(rest))
+        return outputs + self._follow(self._segmenter.flush(rest, last=last))
 
     def stop(self) -> list[Output]:
         """End of audio: the open utterance ends; `Closed` comes with the last final. Idempotent."""
         if self._stopped:
             return []
-        outputs = self._end_here()
+        outputs = self._end_here(last=True)
         self._stopped = True
         return outputs + self._close_if_done()
 

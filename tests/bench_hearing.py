@@ -19,7 +19,7 @@ import soxr
 from numpy.typing import NDArray
 
 from streaming.protocol import SAMPLE_RATE, Start
-from streaming.segmenter import Settings
+from streaming.segmenter import CLIP, Settings
 from streaming.session import Session
 from streaming.silero import Silero
 from streaming.utterance import Decode
@@ -57,7 +57,8 @@ DETECTORS: dict[str, tuple[int, Callable[[], VoiceActivity]]] = {
 
 
 def spans(audio: Samples, minimum_ms: int, vad: VoiceActivity) -> list[Span]:
-    """Where a session's utterances lie."""
+    """Where a session's utterances lie. It goes on for a while: a short clip is decoded, heard or not."""
+    audio = np.append(audio, np.zeros(CLIP + 1, np.float32))
     settings = Settings(minimum_speech_ms=minimum_ms)
     session = Session(Start(encoding="f32le", partials=False), settings, vad=vad)
     outputs = session.feed(audio.astype("<f4").tobytes())
@@ -110,7 +111,19 @@ def sounds(*, quick: bool) -> dict[str, Samples]:
     for colour in ("white", "pink", "brown", "hum"):
         for level in (-60, -40, -20):
             found[f"{colour} {level} dBFS"] = noise(colour, level, seconds)
-    return found
+    return found | {
+        "silence": np.zeros(seconds * SAMPLE_RATE, np.float32),
+        "clicks": clicks(seconds),
+    }
+
+
+def clicks(seconds: int) -> Samples:
+    """A burst of 10 ms, at -10 dBFS, about once a second."""
+    audio = np.zeros(seconds * SAMPLE_RATE, np.float32)
+    dice = np.random.default_rng(4)
+    for start in range(SAMPLE_RATE, len(audio) - SAMPLE_RATE, SAMPLE_RATE + 7):
+        audio[start : start + FRAME] = 0.3 * dice.standard_normal(FRAME)
+    return audio.clip(-1, 1)
 
 
 def judge(name: str, others: dict[str, Samples], *, quick: bool) -> dict[str, Any]:

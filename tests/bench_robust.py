@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -81,10 +81,17 @@ def engine_of(args: argparse.Namespace) -> Callable[[], Engine]:
     return lambda: start(args.model, device="cpu", threads=args.threads or physical_cores())
 
 
+def on_stage(args: argparse.Namespace, folder: Path) -> AbstractAsyncContextManager[Stage]:
+    """The daemon of a section."""
+    return stage(
+        engine_of(args), folder, stalled_after_seconds=1.0 if args.model == "scripted" else 10.0
+    )
+
+
 async def faults(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Each fault with three sessions beside it, and the stop in mid-utterance."""
     figures: dict[str, Any] = {}
-    async with stage(engine_of(args), folder) as running:
+    async with on_stage(args, folder) as running:
         wanted = await running.talk()
         for fault in FAULTS:
             figures[fault] = await inflict(running, fault, wanted)
@@ -97,7 +104,7 @@ async def soak(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Sessions that connect, talk and vanish."""
     sessions = 60 if args.quick else 500
     process, memory = psutil.Process(), list[int]()
-    async with stage(engine_of(args), folder) as running:
+    async with on_stage(args, folder) as running:
         for _ in range(10):
             await vanish(running)
         await quiet(running)
@@ -155,7 +162,7 @@ async def fuzz(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     dice, log = random.Random(7), Faults()
     logging.getLogger().addHandler(log)
     sent = connections = 0
-    async with stage(engine_of(args), folder) as running:
+    async with on_stage(args, folder) as running:
         undisturbed = await running.talk()
         while sent < wanted_messages:
             connections += 1
@@ -211,7 +218,7 @@ async def resume(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """One stream cut once, at each of many random places, by the client library's own means."""
     cuts = 5 if args.quick else 50
     dice, equal = random.Random(11), 0
-    async with stage(engine_of(args), folder) as running:
+    async with on_stage(args, folder) as running:
         whole, account = await stream(running, cut=None)
         for number in range(cuts):
             cut = dice.randrange(len(running.audio))
@@ -259,7 +266,7 @@ async def loop(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
             await asyncio.sleep(0.001)
             late.append(clock() - began - 0.001)
 
-    async with stage(engine_of(args), folder) as running:
+    async with on_stage(args, folder) as running:
         url = running.daemon.address
         command = [
             sys.executable,

@@ -96,9 +96,15 @@ class Stage:
 
 @asynccontextmanager
 async def stage(
-    engine: Callable[[], Engine], folder: Path, audio: bytes | None = None
+    engine: Callable[[], Engine],
+    folder: Path,
+    audio: bytes | None = None,
+    stalled_after_seconds: float = 1.0,
 ) -> AsyncIterator[Stage]:
-    """A daemon with TLS and transcripts, whose engine can be broken."""
+    """A daemon with TLS and transcripts, whose engine can be broken.
+
+    stalled_after_seconds: longer than any round of the engine.
+    """
     made = certificates(folder)
     config = Config(
         port=0,
@@ -106,7 +112,7 @@ async def stage(
         tls_key=made.key,
         transcripts_dir=str(folder / "transcripts"),
         max_sessions=64,
-        stalled_after_seconds=1.0,
+        stalled_after_seconds=stalled_after_seconds,
     )
     broken: list[Breakable] = []
 

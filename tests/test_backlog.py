@@ -1,5 +1,6 @@
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -196,8 +197,8 @@ def test_a_turn_is_waited_for_from_the_last_one_on() -> None:
     assert backlog.oldest_turn is None
 
 
-def request(samples: int = 1600, prefix: str = "", prompt: str = "") -> Request:
-    return Request(np.zeros(samples, np.float32), prefix=prefix, prompt=prompt)
+def request(samples: int = 1600, **asked: Any) -> Request:
+    return Request(np.zeros(samples, np.float32), **asked)
 
 
 @pytest.mark.parametrize(
@@ -209,6 +210,8 @@ def request(samples: int = 1600, prefix: str = "", prompt: str = "") -> Request:
         (("a", 0, request(samples=1601)), False),  # speech has gone on
         (("a", 0, request(prefix="so")), False),  # more has been promised meanwhile
         (("a", 0, request(prompt="so")), False),
+        (("a", 0, request(language="de")), False),  # it has been learnt meanwhile
+        (("a", 0, request(expected="de")), False),
     ],
 )
 def test_an_early_final_serves_the_same_request_alone(

@@ -3,15 +3,19 @@
 import argparse
 import asyncio
 import os
+import re
 import signal
+import socket
+import threading
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from clients.captioning import Interrupt, exit_status
 from clients.file import add_arguments, run
 from streaming.protocol import Error, Start, Stop
-from tests.standin import Peer, closed, final, standin_thread
+from tests.standin import Peer, closed, final, ready, standin_thread
 from tests.test_file import RATE, Capture, caption, piped, wav
 
 
@@ -105,6 +109,63 @@ def test_a_wrong_value_is_named(value: str, tmp_path: Path, capsys: Capture) -> 
 def test_an_output_that_cannot_be_written_is_named(tmp_path: Path, capsys: Capture) -> None:
     assert caption("ws://127.0.0.1:1", wav(tmp_path / "a.wav"), "--output", tmp_path) == 1
     assert f"cannot write {tmp_path}" in capsys.readouterr().err
+
+
+def test_an_output_outlives_a_run_that_fails(tmp_path: Path, capsys: Capture) -> None:
+    """It is written anew with the first caption, or when there was none to write."""
+    output, audio = tmp_path / "old.srt", wav(tmp_path / "a.wav")
+    output.write_text("of yesterday")
+    words = audio, "--format", "srt", "--output", output
+    assert caption("ws://127.0.0.1:1", *words) == 1
+    assert output.read_text() == "of yesterday"
+    with standin_thread() as server:
+        assert caption(server, *words) == 0
+    assert output.read_text().startswith("1\n00:00:00,000 --> ")
+    assert "yesterday" not in output.read_text()
+
+    async def silent(peer: Peer) -> None:
+        await peer.open()
+        await peer.until(Stop)
+        await peer.send(closed())
+
+    with standin_thread(silent) as server:
+        assert caption(server, *words) == 0
+    assert output.read_text() == ""
+
+
+def test_a_recording_is_not_written_over(tmp_path: Path, capsys: Capture) -> None:
+    audio = wav(tmp_path / "a.wav")
+    before = audio.read_bytes()
+    assert caption("ws://127.0.0.1:1", audio, "--output", tmp_path / "." / "a.wav") == 2
+    assert "which is to be read" in capsys.readouterr().err
+    assert audio.read_bytes() == before
+
+
+def test_a_lost_connection_is_told_and_its_return(tmp_path: Path, capsys: Capture) -> None:
+    async def script(peer: Peer) -> None:
+        first = await peer.receive()
+        limits = structs.replace(ready().limits, resume_seconds=60.0)
+        await peer.send(structs.replace(ready(), key="k", limits=limits))
+        if isinstance(first, Start):
+            peer.websocket.transport.abort()
+            return
+        await peer.until(Stop)
+        await peer.send(final("all of it"), closed())
+
+    with standin_thread(script) as server:
+        assert caption(server, wav(tmp_path / "a.wav")) == 0
+    out, err = capsys.readouterr()
+    assert out == "all of it\n"
+    assert re.search(r"captiond file: the connection is lost .*\n.*the connection is mended", err)
+
+
+def test_an_interrupt_ends_the_wait_for_a_daemon(tmp_path: Path, capsys: Capture) -> None:
+    """One that accepts, and answers nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        url = f"ws://127.0.0.1:{deaf.getsockname()[1]}"
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        assert caption(url, wav(tmp_path / "a.wav")) == 130
+    assert "interrupted before a session began" in capsys.readouterr().err
 
 
 def test_a_reader_that_goes_ends_the_verb_quietly(

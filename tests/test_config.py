@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from daemon import config
@@ -94,6 +94,19 @@ def test_the_address_that_clients_call_is_no_setting() -> None:
         ("", {}, {"CAPTIOND_SLOTS": "0"}, ["CAPTIOND_SLOTS is '0'", "from 1 to 96"]),
         ("", {"vad_mode": "4"}, {}, ["--vad-mode is '4'", "from 0 to 3"]),
         ("", {"log_level": "loud"}, {}, ["--log-level is 'loud'", "debug, info, warning, error"]),
+        (
+            "allowed_origins = ['https://a.example', 'example.org']",
+            {},
+            {},
+            ["allowed_origins", "'example.org'", "such as https://example.org"],
+        ),
+        ("", {"allowed_origins": "https://"}, {}, ["'https://'", "scheme://host:port"]),
+        (
+            "",
+            {},
+            {"CAPTIOND_ALLOWED_ORIGINS": "https://a.example/page, *"},
+            ["'https://a.example/page'"],
+        ),
     ],
 )
 def test_what_is_wrong_names_itself_its_origin_and_what_is_accepted(
@@ -119,7 +132,25 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
         read({"config": str(path)}, {})
 
 
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "https://example.org",
+        "https://example.org/",
+        "HTTP://Example.org:8080",
+        "http://[::1]:3000",
+        "chrome-extension://abc",
+        "*",
+    ],
+)
+def test_a_page_is_named_by_its_origin(tmp_path: Path, origin: str) -> None:
+    file = write(tmp_path, f"allowed_origins = ['https://a.example', '{origin}']")
+    assert read({"config": file}, {}).allowed_origins == ("https://a.example", origin)
+    assert read({}, {"CAPTIOND_ALLOWED_ORIGINS": origin}).allowed_origins == (origin,)
+
+
 @given(st.sampled_from(sorted(KEYS)), st.text())
+@example("allowed_origins", "example.org")
 def test_any_text_is_a_value_or_an_error_that_names_the_key(key: str, text: str) -> None:
     """No text from a shell gets through as something else, or as another exception."""
     message = ""

@@ -200,12 +200,13 @@ async def test_what_a_client_gets_wrong_is_quoted_in_part() -> None:
         assert len(error.message) == 500
 
 
-async def test_whatever_follows_stop_is_out_of_order() -> None:
+@pytest.mark.parametrize("late", [b"\0\0", Flush()])
+async def test_whatever_follows_stop_is_out_of_order(late: bytes | Flush) -> None:
     """The pending final still comes."""
     engine = ScriptedEngine()
     engine.hold()
     async with serving(engine) as daemon, calling(daemon) as client:
-        await client.say(Start(), sentence(), Stop(), sentence()[:FRAME])
+        await client.say(Start(), sentence(), Stop(), late)
         assert (await client.hear_until(Error)).code == "bad_order"
         engine.release()
         await client.hear_all()

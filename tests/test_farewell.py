@@ -7,12 +7,13 @@ import pytest
 from websockets.frames import Close
 
 from daemon import farewell
-from daemon.farewell import NORMAL, Farewell, too_many_errors
+from daemon.farewell import NORMAL, Farewell, busy, too_many_errors
 from streaming.protocol import decode_server, encode
 
 REASON_BYTES = 123  # RFC 6455, 5.5: a control frame carries 125 bytes, the code takes two
 NAMED = {name: value for name, value in vars(farewell).items() if isinstance(value, Farewell)}
-FAREWELLS = [*NAMED.values(), too_many_errors(10), too_many_errors(10**9)]
+BUSY = busy("all 1000 sessions are taken")
+FAREWELLS = [*NAMED.values(), BUSY, too_many_errors(10), too_many_errors(10**9)]
 DOCUMENTED = (Path(__file__).parents[1] / "docs" / "protocol.md").read_text(encoding="utf-8")
 
 
@@ -52,3 +53,8 @@ def test_the_number_of_errors_is_told() -> None:
     error = too_many_errors(10).error
     assert error is not None
     assert error.message.startswith("10 errors")
+
+
+def test_it_is_told_why_there_is_no_room() -> None:
+    assert BUSY.error is not None
+    assert BUSY.error.message == "all 1000 sessions are taken; try again in a while"

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daemon.history import MOST, History
-from streaming.protocol import Final, ServerMessage, Speech
+from streaming.protocol import Final, Flushed, ServerMessage, Speech
 from tests.standin import final
 
 
@@ -44,3 +44,29 @@ def test_the_oldest_is_forgotten() -> None:
     with pytest.raises(LookupError):
         history.after(3)
     assert sum(isinstance(one, Final) for one in history.after(MOST // 2)) == MOST // 2
+
+
+def test_of_answers_to_flushes_in_a_row_the_last_says_all() -> None:
+    """A client that flushes all the time in silence drives out no final."""
+    history, messages = told(1)
+    for at in range(2 * MOST):
+        history.add(Flushed(at=float(at)))
+    assert history.after(0) == [*messages, Flushed(at=2.0 * MOST - 1)]
+    history.add(speech(1))
+    history.add(Flushed(at=2.0 * MOST))
+    answers = Flushed(at=2.0 * MOST - 1), Flushed(at=2.0 * MOST)
+    assert history.after(1) == [answers[0], speech(1), answers[1]]
+
+
+def test_where_nobody_may_come_back_finals_are_counted_alone() -> None:
+    history = History(kept=False)
+    for number in range(3):
+        history.add(speech(number))
+        history.add(final(str(number), utterance=number))
+    history.add(Flushed(at=3.0))
+    assert not history._messages
+    assert history.finals == 3
+    assert history.after(3) == []
+    for known in range(3):
+        with pytest.raises(LookupError):
+            history.after(known)

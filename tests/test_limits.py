@@ -11,13 +11,14 @@ from msgspec.structs import replace
 from websockets.exceptions import InvalidStatus
 
 from daemon.config import Config, ConfigError
+from daemon.listener import STRANGERS
 from daemon.log import TextFormatter
 from daemon.manager import Manager
 from daemon.serve import reload
 from daemon.server import Daemon
-from streaming.protocol import Closed, Error, Final, Ready, Start, Stop
+from streaming.protocol import Closed, Error, Final, Flush, Flushed, Ready, Start, Stop
 from streaming.silero import network
-from tests.fakes import ScriptedEngine
+from tests.fakes import PATIENCE, ScriptedEngine
 from tests.wire import calling, frames, get, sentence, serving, speech, talk, until
 
 ALICE, BOB = "alices-token-is-long", "bobs-token-is-longer"
@@ -137,6 +138,21 @@ async def test_a_session_ends_when_its_time_is_over() -> None:
         assert isinstance(client.heard[-1], Closed)
 
 
+async def test_who_has_said_stop_has_the_time_that_its_finals_take() -> None:
+    engine = ScriptedEngine()
+    engine.hold()
+    async with serving(engine, max_session_seconds=0.5) as daemon, calling(daemon) as client:
+        await client.say(Start(partials=False), sentence(), Stop())
+        ready = await client.hear_until(Ready)
+        await until(lambda: daemon._seats._seats[ready.session].stopped)
+        await asyncio.sleep(0.7)
+        engine.release()
+        assert await client.hang_up() == (1000, "")
+        assert client.all(Final)
+        assert isinstance(client.heard[-1], Closed)
+        assert not client.all(Error)
+
+
 async def test_audio_is_taken_no_faster_than_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """By reading slower: nothing is dropped, and nothing refused."""
     monkeypatch.setattr("daemon.connection.BURST", 1.0)
@@ -183,6 +199,69 @@ async def test_a_reload_changes_what_can_be_changed_and_drops_nobody(
             await client.hear_all()
         assert "reloaded; changed: max_sessions" in caplog.text
         assert "wait for a restart: port, threads" in caplog.text
+
+
+async def test_a_reload_reaches_the_port_and_the_transcripts(tmp_path: Path) -> None:
+    """Also those of sessions that have begun: what is written next goes by the new sizes."""
+    old = tmp_path / "2020-01-01T000000Z-00000000.jsonl"
+    old.write_bytes(b"\n" * 2**21)
+    settings: dict[str, Any] = {"max_sessions": 1, "transcripts_dir": str(tmp_path)}
+    async with serving(ScriptedEngine(), **settings) as daemon, calling(daemon) as client:
+        assert daemon._listener.most == 1 + STRANGERS
+        await client.say(Start(partials=False), sentence(), Flush())
+        await client.hear_until(Flushed)
+        assert old.name in parts(tmp_path)
+        sizes: dict[str, Any] = {"transcripts_file_mb": 1e-4, "transcripts_keep_mb": 1.0}
+        daemon.reload(replace(daemon._config, max_sessions=5, **sizes))
+        assert daemon._listener.most == 5 + STRANGERS
+        await client.say(sentence(), Stop())
+        await client.hear_all()
+    assert old.name not in parts(tmp_path)
+    assert len(parts(tmp_path)) > 1
+
+
+def parts(folder: Path) -> list[str]:
+    return [path.name for path in folder.glob("*.jsonl")]
+
+
+class Listening(Manager):
+    """A manager that keeps what it is told first each time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[str] = []
+
+    def _tell(self, *fields: str) -> None:
+        self.told.append(fields[0])
+
+
+async def test_a_reload_tells_of_no_model_before_there_is_one() -> None:
+    """It is taken over all the same."""
+    engine, manager = ScriptedEngine(), Listening()
+    engine.hold_warm_up()
+    async with serving(engine, warm=False) as daemon:
+        settings = replace(daemon._config, max_sessions=3)
+        reload(daemon, manager, lambda: settings)
+        assert manager.told == []
+        assert daemon._config.max_sessions == 3
+        engine.finish_warm_up()
+        await asyncio.wait_for(daemon.ready.wait(), PATIENCE)
+        reload(daemon, manager, lambda: settings)
+        assert manager.told == ["RELOADING=1", "READY=1"]
+
+
+async def test_a_reload_has_an_end_whatever_becomes_of_it() -> None:
+    """Or systemd would wait for it and stop the service."""
+
+    def read() -> Config:
+        raise ZeroDivisionError
+
+    manager = Listening()
+    async with serving(ScriptedEngine()) as daemon:
+        with pytest.raises(ZeroDivisionError):
+            reload(daemon, manager, read)
+        assert manager.told == ["RELOADING=1", "READY=1"]
+        assert await talk(daemon)
 
 
 async def test_a_wrong_file_changes_nothing(tokens: str, caplog: pytest.LogCaptureFixture) -> None:

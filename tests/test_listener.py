@@ -2,7 +2,7 @@ import asyncio
 import socket
 import ssl
 import threading
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager, ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,10 @@ from websockets.exceptions import InvalidMessage, InvalidStatus
 
 from daemon.config import Config
 from daemon.server import Daemon
-from streaming.protocol import Ready, Start
+from streaming.protocol import Ready, Start, Stop
 from tests.certificates import Certificates, certificates
 from tests.fakes import PATIENCE, ScriptedEngine
-from tests.wire import Client, get, serving, talk, until
+from tests.wire import Client, calling, get, serving, talk, until
 
 
 async def test_who_asks_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,19 +29,53 @@ async def test_who_asks_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> No
         assert await talk(daemon)
 
 
-async def test_strangers_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond their number connections end at once; those that are there stay."""
+async def gone(reader: asyncio.StreamReader) -> None:
+    """Wait until the daemon has ended the connection."""
+    with suppress(ConnectionError):
+        assert await asyncio.wait_for(reader.read(), PATIENCE) == b""
+
+
+async def test_beyond_their_number_the_connection_that_was_silent_longest_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Silence keeps nobody out; whoever has asked for something stays."""
     monkeypatch.setattr("daemon.listener.STRANGERS", 3)
-    async with serving(ScriptedEngine(), max_sessions=1) as daemon:
-        idle = [await asyncio.open_connection("127.0.0.1", daemon.port) for _ in range(4)]
-        await until(lambda: len(daemon._listener.sockets) == 4)
+    async with serving(ScriptedEngine(), max_sessions=1) as daemon, calling(daemon) as client:
+        await client.say(Start())
+        await client.hear_until(Ready)
+        idle = []
+        for _ in range(3):
+            idle.append(await asyncio.open_connection("127.0.0.1", daemon.port))
+            await until(lambda: len(daemon._listener.sockets) == len(idle) + 1)
+        assert (await get(daemon, "/livez"))[0] == 200
+        await gone(idle[0][0])
+        await until(lambda: len(daemon._listener.sockets) == 3)
+        assert not idle[1][0].at_eof()
+        await client.say(Stop())
+        await client.hear_all()
+        for _, writer in idle:
+            writer.close()
+
+
+async def test_where_everybody_has_asked_for_something_the_newcomer_goes() -> None:
+    async with serving(ScriptedEngine()) as daemon, calling(daemon) as client:
+        daemon._listener.most = 1
         reader, writer = await asyncio.open_connection("127.0.0.1", daemon.port)
-        with suppress(ConnectionError):
-            assert await asyncio.wait_for(reader.read(), PATIENCE) == b""
+        await gone(reader)
         writer.close()
-        assert len(daemon._listener.sockets) == 4
-        for _, other in idle:
-            other.close()
+        await client.say(Start(), Stop())
+        await client.hear_all()
+
+
+async def test_however_many_come_at_once_their_number_is_kept() -> None:
+    """All of them are accepted in one turn of the loop."""
+    async with serving(ScriptedEngine()) as daemon:
+        daemon._listener.most = 4
+        with ExitStack() as crowd:
+            for _ in range(20):
+                crowd.enter_context(socket.create_connection(("127.0.0.1", daemon.port)))
+            async with asyncio.timeout(5):  # half of what silent ones have
+                await until(lambda: len(daemon._listener.sockets) == 4)
 
 
 async def test_a_socket_that_is_handed_over_waits_for_the_model() -> None:

@@ -36,7 +36,7 @@ async def test_prometheus_sees_what_happened() -> None:
     assert after["captiond_info drafter= model=scripted"] == 1
     assert after["captiond_live"] == after["captiond_ready"] == 1
     assert after["captiond_sessions_started_total"] == 2
-    assert after["captiond_sessions_ended_total code=1000"] == 2
+    assert after["captiond_connections_ended_total code=1000"] == 2
     assert after["captiond_audio_seconds_total"] == len(half_a_sentence() + sentence()) / 32_000
     assert after["captiond_finals_total"] == len(finals) + 1
     assert after["captiond_decode_latency_seconds_count kind=final"] == len(finals) + 1

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from playwright.async_api import Browser, expect
 
-from streaming.protocol import Speech, Stop
+from streaming.protocol import Lag, Speech, Stop
 from tests.browser import lines, needs_chromium, scripted, sound_file, start, stop, visiting
 from tests.fakes import PATIENCE, ScriptedEngine
 from tests.standin import Peer, closed, final, partial
@@ -81,7 +81,8 @@ async def test_a_file_is_captioned_from_its_beginning_to_its_end(
         await page.get_by_label("Language").select_option("German")
         await page.get_by_label("Temperature").fill("0.4")
         await page.set_input_files("#file", path)
-        await expect(page.get_by_role("status")).to_have_text("Reading: 50 %")
+        await expect(page.get_by_role("status")).to_have_text("Reading")  # and no number, out loud
+        await expect(page.locator("#figure")).to_have_text("50 %")
         shown.set()
         await expect(lines(page)).to_have_text(["Half.", "All."])
         await expect(page.get_by_role("status")).to_have_text("Ready")
@@ -131,7 +132,49 @@ async def test_a_second_stop_drops_the_rest(browser: Browser) -> None:
         await expect(page.get_by_role("status")).to_have_text("Listening")
         await stop(page)
         await expect(page.get_by_role("status")).to_have_text("Writing down the rest")
+        await page.wait_for_timeout(1_100)  # until it is no double press
         await page.get_by_role("button", name="Drop the rest").click()
+        await expect(page.get_by_role("status")).to_have_text("Ready")
+
+
+@pytest.mark.parametrize("hand", ["mouse", "keyboard"])
+async def test_a_double_press_on_stop_drops_nothing(hand: str, browser: Browser) -> None:
+    """Though the same button then drops the rest."""
+    pressed = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.open()
+        await peer.until(Stop)
+        await pressed.wait()
+        await peer.send(final("Said."), closed())
+
+    async with scripted(browser, script) as (_, page):
+        await start(page)
+        await expect(page.get_by_role("status")).to_have_text("Listening")
+        button = page.get_by_role("button", name="Stop")
+        if hand == "mouse":
+            await button.dblclick()
+        else:
+            await button.evaluate("(button) => { button.click(); button.click(); }")
+        await expect(page.get_by_role("status")).to_have_text("Writing down the rest")
+        pressed.set()
+        await expect(lines(page)).to_have_text(["Said."])
+        await expect(page.get_by_role("status")).to_have_text("Ready")
+
+
+async def test_an_audio_thread_that_has_stopped_holds_nothing_up(browser: Browser) -> None:
+    """It never says that it has finished; the session ends all the same."""
+    swallow = """
+        const post = MessagePort.prototype.postMessage;
+        MessagePort.prototype.postMessage = function (message, ...more) {
+            if (message !== "finish") post.call(this, message, ...more);
+        };
+    """
+    async with scripted(browser, prelude=swallow) as (_, page):
+        await start(page)
+        await expect(page.get_by_role("status")).to_have_text("Listening")
+        await stop(page)
+        await expect(lines(page)).to_have_text(["one"])
         await expect(page.get_by_role("status")).to_have_text("Ready")
 
 
@@ -183,6 +226,36 @@ async def test_captions_are_copied_and_downloaded(browser: Browser, tmp_path: Pa
         "vtt": "WEBVTT\n\n1\n00:00:00.000 --> 00:00:01.000\nOne &amp; &lt;two&gt;.\n\n"
         "2\n00:00:01.000 --> 00:00:02.250\nThree.\n\n",
     }
+
+
+async def test_that_they_are_copied_can_be_read_while_more_is_said(browser: Browser) -> None:
+    """For about two seconds, though the daemon is late and says so all the time."""
+
+    async def script(peer: Peer) -> None:
+        await peer.open()
+        await peer.until(bytes)
+        await peer.send(final("Said."))
+        for second in range(1_000):
+            await peer.send(Lag(seconds=3.0 + second, shedding="partials"))
+            await peer.receive()
+
+    watch = """() => {
+        const status = document.getElementById("status");
+        window.shown = [];
+        const look = () => window.shown.push([status.textContent, performance.now()]);
+        new MutationObserver(look).observe(status, { childList: true });
+    }"""
+    clipboard = ["clipboard-read", "clipboard-write"]
+    async with scripted(browser, script, permissions=clipboard) as (_, page):
+        await start(page)
+        await expect(lines(page)).to_have_text(["Said."])
+        await expect(page.get_by_role("status")).to_have_text("Behind")
+        await page.evaluate(watch)
+        await page.get_by_role("button", name="Copy").click()
+        await page.wait_for_function("() => window.shown.length === 2")
+        (first, begun), (second, ended) = await page.evaluate("() => window.shown")
+    assert (first, second) == ("Copied", "Behind")
+    assert ended - begun > 1_500
 
 
 async def test_captions_are_not_dropped_without_a_question(

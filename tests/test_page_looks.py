@@ -31,6 +31,7 @@ LONG = (
 )
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 NARROWEST = {"width": 320, "height": 640}  # WCAG 2.2, 1.4.10
+MAGNIFIED = {"width": 320, "height": 256}  # 1280 by 1024, four times as large
 
 
 async def in_full(peer: Peer) -> None:
@@ -124,6 +125,20 @@ async def test_nothing_is_cut_off_at_the_side(viewport: Any, browser: Browser) -
         )
         await expect(page.get_by_role("button", name="Stop")).to_be_in_viewport(ratio=1)
         await expect(page.locator("#live .words")).to_be_in_viewport()
+
+
+async def test_a_magnified_page_belongs_to_the_captions(browser: Browser) -> None:
+    """Neither its head nor its controls stay where they are read."""
+    from_top_to_bottom = """() => {
+        document.getElementById("log").scrollIntoView();
+        return [5, 250].map((y) => Boolean(document.elementFromPoint(40, y)?.closest("main")));
+    }"""
+    async with seen(browser, viewport=MAGNIFIED) as page:
+        await in_full_sight(page)
+        assert await page.evaluate(from_top_to_bottom) == [True, True]
+        await expect(page.get_by_role("button", name="Latest captions")).to_be_in_viewport()
+        await page.get_by_role("button", name="Latest captions").click()
+        await expect(page.get_by_role("button", name="Stop")).to_be_in_viewport()
 
 
 async def test_settings_unfold_on_a_phone(browser: Browser) -> None:

@@ -136,6 +136,18 @@ async def test_a_resumed_session_may_repeat_what_it_said(page: Page) -> None:
     assert seen[-3:] == [[["", "two"]]] * 3
 
 
+async def test_no_more_lines_are_kept_than_are_wanted(page: Page) -> None:
+    """The overlay wants none, and stays open for days."""
+    script = """
+        const { Captions } = await import("/static/captions.js");
+        const [none, one] = [new Captions(0), new Captions(1)];
+        const said = argument.map((message) => [none.heard(message).text, one.heard(message).text]);
+        return [said, none.lines, one.lines.map(({ text }) => text)];
+    """
+    messages = plain(final("One."), final("Two.", utterance=1))
+    assert await run(page, script, messages) == [[["One."] * 2, ["Two."] * 2], [], ["Two."]]
+
+
 TAPE = """
     const { Tape } = await import("/static/tape.js");
     const tape = new Tape(16000, argument.capacity);
@@ -251,6 +263,337 @@ async def test_what_no_session_will_hear_is_said(page: Page) -> None:
     steps = [["begin", 0], ["append", 2000], ["send", 2000], ["append", 3000], ["append", 3000]]
     *_, again = await run(page, COURSE, {"capacity": 3000, "steps": [*steps, ["begin", 0]]})
     assert again == [False, 3, 5000, 5]
+
+
+CLIENT = """
+    const { Client } = await import("/static/client.js");
+    const { Tape } = await import("/static/tape.js");
+    const { WebSocket, fetch, setTimeout, clearTimeout } = window;
+
+    let now = 0; // milliseconds
+    const tasks = [];
+    const pass = async (ms) => {
+        const end = now + ms;
+        for (;;) {
+            for (let turn = 0; turn < 50; turn++) await null; // what was promised is kept
+            tasks.sort((one, other) => one.at - other.at);
+            if (!tasks.length || tasks[0].at > end) break;
+            const { at, task } = tasks.shift();
+            now = at;
+            task();
+        }
+        now = end;
+    };
+
+    const answer = (text, status, headers) => // a Response without any wait
+        Promise.resolve({ status, headers: new Headers(headers), text: async () => text });
+
+    const sockets = [];
+    const asked = []; // when
+    let refused = false;
+    class Socket {
+        bufferedAmount = 0;
+        sent = []; // types of messages, and samples in frames
+        constructor(address) {
+            this.address = address;
+            sockets.push(this);
+            asked.push(now);
+            const open = () => (refused ? this.onclose({ code: 1006 }) : this.onopen());
+            tasks.push({ at: now, task: open });
+        }
+        send(data) { this.sent.push(typeof data === "string" ? JSON.parse(data).type : data.length); }
+        close() {} // nothing comes of it, as where the connection is dead
+        say(...messages) {
+            for (const one of messages) this.onmessage({ data: JSON.stringify(one) });
+        }
+    }
+    const ready = (heard, key = "secret") =>
+        ({ type: "ready", session: "s1", key, heard, limits: { frame_bytes: 1 << 20 } });
+
+    const said = [];
+    const start = (tape) => {
+        const client = new Client(tape, { language: "en", temperature: 0 }, {
+            begun: (offset, lost) => said.push(["begun", offset, lost]),
+            resumed: () => said.push("resumed"),
+            heard: () => {},
+            waiting: (problem) => said.push(problem.message),
+        });
+        const end = client.run().then(() => "done", (problem) => problem.message);
+        return { client, end: () => Promise.race([end, pass(0).then(() => "goes on")]) };
+    };
+
+    window.WebSocket = Socket;
+    window.setTimeout = (task, ms = 0) => {
+        tasks.push({ at: now + ms, task, id: tasks.id = (tasks.id ?? 0) + 1 });
+        return tasks.id;
+    };
+    window.clearTimeout = (id) => {
+        const index = tasks.findIndex((one) => id && one.id === id);
+        if (index >= 0) tasks.splice(index, 1);
+    };
+"""
+BROKE_OFF = "The connection broke off."
+
+
+async def meet(page: Page, scenario: str, argument: Any = None) -> Any:
+    """What `scenario` returns, of a client whose daemon and whose time it makes up; see CLIENT."""
+    end = "Object.assign(window, { WebSocket, fetch, setTimeout, clearTimeout });"
+    return await run(page, f"{CLIENT} try {{ {scenario} }} finally {{ {end} }}", argument)
+
+
+@pytest.mark.parametrize(
+    ("key", "sockets", "said"),
+    [
+        ("secret", 2, [["begun", 0, 0], BROKE_OFF, "resumed"]),
+        (None, 1, [["begun", 0, 0]]),
+    ],
+    ids=["kept", "not kept"],
+)
+async def test_a_connection_that_falls_silent_is_left(
+    key: str | None, sockets: int, said: list[Any], page: Page
+) -> None:
+    """Where the daemon owes a word about the sound it has; one that keeps no session owes none."""
+    scenario = """
+        const tape = new Tape(16_000);
+        const { client, end } = start(tape);
+        await pass(0);
+        sockets[0].say(ready(0, argument));
+        tape.append(new Int16Array(5 * 16_000));
+        client.advance();
+        await pass(24_000);
+        sockets[0].say({ type: "lag", seconds: 3 });
+        await pass(24_000);
+        sockets[0].say({ type: "heard", bytes: 4 * 32_000 });
+        await pass(600_000); // nothing is owed
+        tape.append(new Int16Array(2 * 16_000));
+        client.advance();
+        await pass(24_000);
+        const before = sockets.length;
+        await pass(1_500);
+        sockets[1]?.say(ready(4 * 32_000, argument));
+        client.abandon();
+        const sent = sockets[1]?.sent.map((one) => one / 16_000 || one);
+        return { before, said, sent, address: sockets[1]?.address.search, end: await end() };
+    """
+    seen = await meet(page, scenario, key)
+    assert (seen["before"], seen["said"], seen["end"]) == (1, said, "done")
+    if sockets == 2:
+        assert seen["address"] == "?resume=s1"
+        assert seen["sent"][0] == "resume"
+        assert sum(seen["sent"][1:]) == pytest.approx(3)  # seconds
+
+
+async def test_sound_that_ran_off_the_tape_before_it_was_sent_is_given_up(page: Page) -> None:
+    """A daemon that reads nothing for so long loses the session; the new one begins with what is kept."""
+    scenario = """
+        const tape = new Tape(16_000, 3 * 16_000);
+        const { client, end } = start(tape);
+        await pass(0);
+        sockets[0].bufferedAmount = 1 << 20;
+        sockets[0].say(ready(0));
+        for (let second = 0; second < 8; second++) {
+            tape.append(new Int16Array(16_000));
+            client.advance();
+            await pass(100);
+        }
+        await pass(1_000);
+        sockets[1].say(ready(0));
+        client.abandon();
+        return { said, sent: [sockets[0].sent, sockets[1].sent], end: await end() };
+    """
+    seen = await meet(page, scenario)
+    assert seen["said"][0] == ["begun", 0, 0]
+    assert seen["said"][1] == BROKE_OFF
+    assert seen["said"][2] == ["begun", 5, 5]
+    assert seen["sent"] == [["start"], ["start", 16_000, 16_000, 16_000]]
+    assert seen["end"] == "done"
+
+
+async def test_what_is_dropped_waits_for_no_connection(page: Page) -> None:
+    """Though a mebibyte is under way, and the daemon reads nothing and says nothing."""
+    scenario = """
+        const tape = new Tape(16_000);
+        tape.append(new Int16Array(16_000));
+        const { client, end } = start(tape);
+        await pass(0);
+        sockets[0].bufferedAmount = 1 << 20;
+        sockets[0].say(ready(0));
+        const before = await end();
+        client.abandon();
+        return [before, await end(), tasks.length];
+    """
+    assert await meet(page, scenario) == ["goes on", "done", 0]
+
+
+@pytest.mark.parametrize(
+    ("retry_after", "seconds"),
+    [
+        (None, [0, 0.5, 1.5, 3.5, 7.5, 15.5, 23.5]),
+        ("5", [0, 5, 10, 15, 20, 28]),
+        ("3600", [0, 10, 20, 30]),
+    ],
+)
+async def test_a_service_that_refuses_is_asked_less_and_less_often(
+    retry_after: str | None, seconds: list[float], page: Page
+) -> None:
+    """As it wishes, within reason; and once it is ready, sound goes on."""
+    scenario = """
+        refused = true;
+        const headers = { "Content-Type": "text/plain", ...(argument && { "Retry-After": argument }) };
+        window.fetch = () => answer("all 2 sessions are taken", 503, headers);
+        const { client, end } = start(new Tape(16_000));
+        await pass(30_000);
+        const seconds = asked.map((ms) => ms / 1000);
+        refused = false;
+        await pass(10_000);
+        sockets.at(-1).say(ready(0));
+        client.abandon();
+        return { seconds, said, end: await end() };
+    """
+    seen = await meet(page, scenario, retry_after)
+    assert seen["seconds"] == seconds
+    said = "The service takes no session just now: all 2 sessions are taken."
+    assert seen["said"] == [said] * len(seconds) + [["begun", 0, 0]]
+    assert seen["end"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("key", "end", "sockets"),
+    [("secret", "goes on", 9), (None, "The service fails again and again.", 5)],
+    ids=["resumed", "new"],
+)
+async def test_a_session_that_is_resumed_may_be_cut_as_often_as_it_likes(
+    key: str | None, end: str, sockets: int, page: Page
+) -> None:
+    """In silence, too, where no final tells that all is well; sessions that begin in vain are given up."""
+    scenario = """
+        const { client, end } = start(new Tape(16_000));
+        for (let count = 0; count < 8; count++) {
+            await pass(10_000);
+            const socket = sockets.at(-1);
+            socket.say(ready(0, argument));
+            socket.onclose({ code: 1006 });
+        }
+        await pass(10_000);
+        const seen = [await end(), sockets.length];
+        client.abandon();
+        return seen;
+    """
+    assert await meet(page, scenario, key) == [end, sockets]
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "text", "says", "again"),
+    [
+        (502, "text/html", "<h1>Bad Gateway</h1>", "The captioning service does not answer.", True),
+        (504, "text/plain", "", "The captioning service does not answer.", True),
+        (500, "text/html", "<h1>Oh</h1>", "The captioning service does not answer.", True),
+        (503, "text/plain", "it stalls\n", "takes no session just now: it stalls.", True),
+        (408, "text/plain", "too slow\n", "takes no session just now: too slow.", True),
+        (403, "text/plain", "not from here\n", "refuses this session. not from here", False),
+        (
+            404,
+            "text/html",
+            "<h1>No</h1>",
+            "refuses this session. It answers with status 404.",
+            False,
+        ),
+    ],
+)
+async def test_a_refusal_is_told_in_the_services_words_and_no_proxys(
+    status: int, kind: str, text: str, says: str, again: bool, page: Page
+) -> None:
+    """What may pass is tried again."""
+    scenario = """
+        const { obstacle } = await import("/static/client.js");
+        const { status, kind, text } = argument;
+        window.fetch = () => answer(text, status, { "Content-Type": kind });
+        const words = ({ message, advice }) => `${message} ${advice}`;
+        return obstacle().then((one) => [words(one), true], (one) => [words(one), false]);
+    """
+    said, seen = await meet(page, scenario, {"status": status, "kind": kind, "text": text})
+    assert says in said
+    assert "<" not in said
+    assert seen == again
+
+
+async def test_a_file_without_any_sound_is_read_to_its_end(page: Page) -> None:
+    """Its progress is a number all the same."""
+    scenario = """
+        const { Run } = await import("/static/run.js");
+        const { Captions } = await import("/static/captions.js");
+        const seen = [];
+        const view = { status: (...words) => seen.push(words), speak() {}, notice() {}, controls() {} };
+        const tape = new Tape(16_000);
+        tape.ended = true;
+        const run = new Run(tape, {}, { view, captions: new Captions(), origin: 0 });
+        const end = run.finish();
+        await pass(0);
+        sockets[0].say(ready(0), { type: "closed" });
+        sockets[0].onclose({ code: 1000 });
+        await end;
+        return [sockets[0].sent, seen.at(-1)];
+    """
+    assert await meet(page, scenario) == [["start", "stop"], ["Reading", "0 %"]]
+
+
+@pytest.mark.parametrize(
+    ("failure", "says"),
+    [
+        ({"reading": "NotReadableError"}, "Your browser cannot read talk.mp3."),
+        ({"reading": "NotFoundError", "size": 4096}, "Your browser cannot read talk.mp3."),
+        ({"reading": "NotReadableError", "size": 3 << 30}, "talk.mp3 is too large"),
+        ({"reading": "RangeError"}, "talk.mp3 is too large"),
+        ({"decoding": "RangeError"}, "talk.mp3 is too large"),
+        ({"decoding": "EncodingError"}, "no sound it knows in talk.mp3"),
+    ],
+)
+async def test_a_file_that_cannot_be_read_is_told_from_one_that_is_too_large(
+    failure: dict[str, Any], says: str, page: Page
+) -> None:
+    script = """
+        const { readFile } = await import("/static/recording.js");
+        const { OfflineAudioContext } = window;
+        const fail = (name) => { if (name) throw new DOMException("", name); };
+        window.OfflineAudioContext = class {
+            async decodeAudioData() { fail(argument.decoding); }
+        };
+        const arrayBuffer = async () => fail(argument.reading);
+        try {
+            await readFile({ name: "talk.mp3", size: argument.size ?? 1000, arrayBuffer });
+        } catch (problem) {
+            return problem.message;
+        } finally {
+            window.OfflineAudioContext = OfflineAudioContext;
+        }
+    """
+    assert says in await run(page, script, failure)
+
+
+@pytest.mark.parametrize(
+    ("tags", "languages"),
+    [
+        (["de-CH", "en-US@posix", "fr"], ["de", "fr"]),
+        (["en-US@posix"], ["en"]),
+        (["C"], ["en"]),
+        ([], ["en"]),
+    ],
+)
+async def test_a_locale_that_is_none_does_no_harm(
+    tags: list[str], languages: list[str], page: Page
+) -> None:
+    """As browsers give them on some systems; languages have names all the same."""
+    script = """
+        Object.defineProperty(navigator, "languages", { value: argument, configurable: true });
+        try {
+            const { nameOf, preferred } = await import(`/static/languages.js?${argument}`);
+            return [preferred(), nameOf("de")];
+        } finally {
+            delete navigator.languages;
+        }
+    """
+    named = "Deutsch" if languages[0] == "de" else "German"
+    assert await run(page, script, tags) == [languages, named]
 
 
 OPTIONS = """

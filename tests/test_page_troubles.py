@@ -29,13 +29,13 @@ from tests.wire import serving, until
 
 pytestmark = [needs_chromium, pytest.mark.asyncio(loop_scope="session")]
 
-CLICK = "() => navigator.clipboard.readText()"
-
 
 async def test_a_lost_connection_loses_no_word_and_doubles_none(
     browser: Browser, tmp_path: Path
 ) -> None:
-    """The second session hears what had no final, and its captions go on in time."""
+    """The second session hears what had no final, and its captions go on in time: a daemon that ends
+    a session by itself may not have come to the `stop`, nor to all the sound before it.
+    """
     path = sound_file(tmp_path / "talk.wav", 4, silence=0)
     number = 0
 
@@ -46,7 +46,8 @@ async def test_a_lost_connection_loses_no_word_and_doubles_none(
         if number == 1:
             await peer.until(Stop)
             await peer.send(final("One.", end=1.5), partial("two th", utterance=1))
-            await peer.send(Error(code="shutting_down", message="the daemon stops", fatal=True))
+            stops = Error(code="shutting_down", message="the daemon stops", fatal=True)
+            await peer.send(stops, closed())
             await peer.websocket.close(1001)
             return
         await peer.until(Stop)
@@ -204,6 +205,40 @@ async def test_a_model_that_loads_is_said_and_waited_for(browser: Browser) -> No
         await expect(page.get_by_role("alert")).to_be_hidden()
 
 
+async def test_what_is_dismissed_is_not_said_again(browser: Browser) -> None:
+    """Nor is what stands there already: it would interrupt a screen reader every three seconds."""
+    engine = ScriptedEngine()
+    engine.hold_warm_up()
+    hurry = """
+        const [ask, later] = [fetch, setTimeout];
+        window.asked = window.changes = 0;
+        window.fetch = (...about) => { window.asked += 1; return ask(...about); };
+        window.setTimeout = (task, ms) => later(task, ms / 30);
+    """
+    watch = """() => {
+        const notice = document.getElementById("notice");
+        const every = { attributes: true, childList: true, characterData: true, subtree: true };
+        new MutationObserver(() => { window.changes += 1; }).observe(notice, every);
+    }"""
+    for_a_while = "(before) => window.asked > before + 6"
+    async with (
+        serving(engine, warm=False) as daemon,
+        visiting(
+            browser, f"http://127.0.0.1:{daemon.port}/", expected=BROKEN, prelude=hurry
+        ) as page,
+    ):
+        alert = page.get_by_role("alert")
+        await expect(alert).to_contain_text("captiond is still loading its model")
+        await page.evaluate(watch)
+        await page.wait_for_function(for_a_while, arg=await page.evaluate("() => window.asked"))
+        assert await page.evaluate("() => window.changes") == 0
+        await page.get_by_role("button", name="Dismiss").click()
+        await expect(page.get_by_role("button", name="Start listening")).to_be_focused()
+        await page.wait_for_function(for_a_while, arg=await page.evaluate("() => window.asked"))
+        await expect(alert).to_be_hidden()
+        engine.finish_warm_up()
+
+
 async def test_a_service_that_is_gone_is_said(browser: Browser) -> None:
     async with AsyncExitStack() as service:
         server = await service.enter_async_context(standin(gate=page_gate()))
@@ -241,7 +276,8 @@ async def test_what_cannot_be_written_down_and_what_is_late_is_said(browser: Bro
     async with scripted(browser, script) as (_, page):
         await start(page)
         await expect(page.get_by_role("alert")).to_contain_text("the model failed")
-        await expect(page.get_by_role("status")).to_have_text("7 s behind")
+        await expect(page.get_by_role("status")).to_have_text("Behind")
+        await expect(page.locator("#figure")).to_have_text("by 7 s")
         await page.get_by_role("button", name="Dismiss").click()
         await expect(page.get_by_role("alert")).to_be_hidden()
         await stop(page)
@@ -315,3 +351,115 @@ async def test_what_is_no_sound_is_explained(browser: Browser, tmp_path: Path) -
         await page.set_input_files("#file", path)
         await expect(page.get_by_role("alert")).to_contain_text("no sound it knows in letter.mp3")
         assert server.peers == []
+
+
+async def test_sound_that_the_browser_pauses_goes_on(browser: Browser) -> None:
+    """By itself where the browser lets it, as after a call; else by a click anywhere."""
+    hold = """
+        const resume = AudioContext.prototype.resume;
+        window.held = false;
+        AudioContext.prototype.resume = async function () {
+            window.context = this;
+            if (window.held) throw new DOMException("a call", "InvalidStateError");
+            return resume.call(this);
+        };
+        const create = AudioContext.prototype.createMediaStreamSource;
+        AudioContext.prototype.createMediaStreamSource = function (stream) {
+            window.context = this;
+            return create.call(this, stream);
+        };
+    """
+    async with scripted(browser, prelude=hold) as (_, page):
+        status = page.get_by_role("status")
+        await start(page)
+        await expect(status).to_have_text("Listening")
+        await page.evaluate("() => window.context.suspend()")
+        await page.wait_for_function("() => window.context.state === 'running'")
+        await page.evaluate("() => { window.held = true; return window.context.suspend(); }")
+        await expect(status).to_have_text("The browser has paused the sound: click anywhere")
+        await page.evaluate("() => { window.held = false; }")
+        await page.mouse.click(640, 300)
+        await expect(status).to_have_text("Listening")
+
+
+async def test_a_microphone_that_gives_nothing_at_all_is_noticed(browser: Browser) -> None:
+    """Not even silence, which would be an event."""
+    nothing = """
+        AudioContext.prototype.createMediaStreamSource = function () { return this.createGain(); };
+        const [clock, began] = [Date.now, Date.now()];
+        Date.now = () => began + 5 * (clock() - began);
+    """
+    async with scripted(browser, prelude=nothing) as (_, page):
+        await start(page)
+        await expect(page.get_by_role("status")).to_have_text("Listening, but no sound comes in")
+
+
+async def test_a_microphone_that_cannot_be_recorded_is_let_go(browser: Browser) -> None:
+    """Its lamp would stay on."""
+    deny = """
+        const open = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);
+        navigator.mediaDevices.getUserMedia = async (wish) => (window.stream = await open(wish));
+        window.AudioContext = class {
+            constructor() { throw new DOMException("none is left", "NotSupportedError"); }
+        };
+    """
+    async with scripted(browser, prelude=deny) as (_, page):
+        await start(page)
+        alert = page.get_by_role("alert")
+        await expect(alert).to_contain_text("The microphone does not open. The browser says:")
+        assert await page.evaluate("() => window.stream.getTracks()[0].readyState") == "ended"
+
+
+async def test_a_chosen_microphone_that_is_gone_gives_way_to_the_usual_one(
+    browser: Browser,
+) -> None:
+    """Visibly, the last one, too: none that is gone stays in the list."""
+    devices = """
+        const device = (deviceId, label) => ({ kind: "audioinput", deviceId, label });
+        window.devices = [device("desk", "Desk"), device("hat", "Hat")];
+        navigator.mediaDevices.enumerateDevices = async () => window.devices;
+    """
+    unplug = """() => {
+        window.devices.pop();
+        navigator.mediaDevices.dispatchEvent(new Event("devicechange"));
+    }"""
+    async with scripted(browser, prelude=devices) as (_, page):
+        await expect(page.get_by_role("status")).to_have_text("Ready")
+        microphone = page.get_by_label("Microphone")
+        offered = microphone.locator("option")
+        await expect(offered).to_have_text(["The usual one", "Desk", "Hat"])
+        await expect(microphone).to_have_value("")
+        await microphone.select_option("Desk")
+        await page.evaluate(unplug)
+        await expect(offered).to_have_text(["The usual one", "Desk"])
+        await expect(microphone).to_have_value("desk")
+        await page.evaluate(unplug)
+        await expect(offered).to_have_text(["The usual one"])
+        await expect(microphone).to_have_value("")
+
+
+@pytest.mark.parametrize(
+    ("host", "deny"),
+    [
+        ("127.0.0.1", "navigator.clipboard.writeText = async () => { throw new Error(); };"),
+        ("captions.test", "document.execCommand = () => false;"),
+    ],
+    ids=["clipboard", "without encryption"],
+)
+async def test_what_could_not_be_copied_counts_as_lost(
+    host: str, deny: str, browser: Browser, tmp_path: Path
+) -> None:
+    """The page says so, again where it is asked again, and asks before captions go."""
+    async with scripted(browser, host=host, prelude=deny) as (_, page):
+        await page.set_input_files("#file", sound_file(tmp_path / "talk.wav", 1))
+        await expect(lines(page)).to_have_text(["one"])
+        await expect(page.get_by_role("status")).to_have_text("Ready")
+        for _ in range(2):
+            await page.get_by_role("button", name="Copy").click()
+            alert = page.get_by_role("alert")
+            await expect(alert).to_contain_text("Your browser does not let this page copy.")
+            await page.get_by_role("button", name="Dismiss").click()
+            await expect(alert).to_be_hidden()
+        await expect(page.get_by_role("status")).to_have_text("Ready")
+        await page.get_by_role("button", name="Clear").click()
+        await expect(page.get_by_role("dialog", name="Drop these captions?")).to_be_visible()

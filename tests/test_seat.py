@@ -1,4 +1,5 @@
 import asyncio
+import struct
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from streaming.protocol import (
     Closed,
     Error,
     Final,
+    Flushed,
     ProtocolError,
     Ready,
     ServerMessage,
@@ -22,7 +24,7 @@ from streaming.protocol import (
 from streaming.segmenter import Settings
 from tests.fakes import PATIENCE, ScriptedEngine
 from tests.test_health import health
-from tests.wire import sentence, until
+from tests.wire import frames, sentence, until
 
 
 class Ear:
@@ -174,4 +176,44 @@ async def test_what_the_service_cannot_do_takes_no_seat() -> None:
 async def test_the_rate_of_audio_is_the_clients(start: dict[str, Any], rate: int) -> None:
     room = Room(ScriptedEngine())
     assert room.seat(**start).bytes_per_second == rate
+    room.stop()
+
+
+async def test_a_flush_behind_the_stop_is_out_of_order_but_for_who_came_back() -> None:
+    """It may not know that its stop was heard; flush is answered once, and stop needs no answer."""
+    engine = ScriptedEngine()
+    engine.hold()
+    room = Room(engine)
+    seat, ear, again = room.seat(resumable=True), Ear(), Ear()
+    seat.attach(ear, 0)
+    feed(seat, sentence())
+    seat.flush()
+    seat.stop()
+    with pytest.raises(ProtocolError, match="nothing may follow stop"):
+        seat.flush()
+    seat.attach(again, 0)
+    seat.flush()
+    seat.stop()
+    engine.release()
+    await until(lambda: seat.ended)
+    assert [type(message) for message in again.heard[-3:]] == [Final, Flushed, Closed]
+    assert sum(isinstance(message, Flushed) for message in again.heard) == 1
+    assert not any(isinstance(message, Error) for message in again.heard)
+    room.stop()
+
+
+async def test_what_seemed_to_be_sound_and_is_a_header_is_not_taken_back() -> None:
+    """A counter never falls."""
+    form = struct.pack("<HHIIHH", 1, 1, 16_000, 32_000, 2, 16)
+    header = b"RIFF\x24\0\0\0WAVEfmt \x10\0\0\0" + form + b"data\0\0\0\0"
+    room = Room(ScriptedEngine())
+    seat = room.seat()
+    counts = []
+    for frame in [*frames(header + sentence()[:320], 20), sentence()[320:]]:
+        feed(seat, frame)
+        counts.append(room.totals.audio_samples)
+    assert counts[0] > 0
+    assert counts == sorted(counts)
+    assert counts[-1] == len(sentence()) // 2
+    seat.discard()
     room.stop()

@@ -2,15 +2,19 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
+from websockets.exceptions import InvalidStatus
 
 from daemon.server import Daemon
 from streaming.protocol import (
     Closed,
     Error,
     Final,
+    Flush,
+    Flushed,
     Heard,
     Ready,
     Resume,
@@ -22,6 +26,19 @@ from tests.fakes import ScriptedEngine
 from tests.wire import Client, calling, sentence, serving, speech, talk, until
 
 RESUMABLE = Start(partials=False, resumable=True)
+TOKENS = {"alice": "alices-token-is-long", "bob": "bobs-token-is-longer"}
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> str:
+    """Their file."""
+    path = tmp_path / "tokens"
+    path.write_text("".join(f"{label} {token}\n" for label, token in TOKENS.items()))
+    return str(path)
+
+
+def bearer(label: str) -> dict[str, Any]:
+    return {"additional_headers": {"Authorization": f"Bearer {TOKENS[label]}"}}
 
 
 async def begin(client: Client, audio: bytes) -> Ready:
@@ -30,8 +47,9 @@ async def begin(client: Client, audio: bytes) -> Ready:
 
 
 async def lose(daemon: Daemon, client: Client) -> None:
+    before = daemon._seats.waiting
     client.socket.transport.abort()
-    await until(lambda: daemon._seats.waiting == 1)
+    await until(lambda: daemon._seats.waiting == before + 1)
 
 
 def wish(ready: Ready, finals: int = 0, heard: int = 0, **changes: Any) -> Resume:
@@ -41,9 +59,9 @@ def wish(ready: Ready, finals: int = 0, heard: int = 0, **changes: Any) -> Resum
 
 
 @asynccontextmanager
-async def lost(daemon: Daemon, audio: bytes) -> AsyncIterator[Ready]:
+async def lost(daemon: Daemon, audio: bytes, **options: Any) -> AsyncIterator[Ready]:
     """The `ready` of a session whose client has vanished after `audio`."""
-    async with calling(daemon) as client:
+    async with calling(daemon, **options) as client:
         ready = await begin(client, audio)
         await until(lambda: daemon._seats._seats[ready.session].heard_bytes == len(audio))
         await lose(daemon, client)
@@ -127,6 +145,48 @@ async def test_a_client_lost_after_stop_gets_its_finals_and_closed() -> None:
             await client.hear_all()
             assert client.all(Final)
             assert await client.hang_up() == (1000, "")
+        await until(lambda: not len(daemon._seats))
+
+
+async def test_who_comes_back_may_say_flush_and_stop_again() -> None:
+    """It cannot know that they were heard."""
+    engine = ScriptedEngine()
+    engine.hold()
+    async with serving(engine, resume_seconds=900.0) as daemon:
+        async with calling(daemon) as client:
+            ready = await begin(client, sentence())
+            await client.say(Flush(), Stop())
+            await until(lambda: daemon._seats._seats[ready.session].stopped)
+            await lose(daemon, client)
+        async with calling(daemon) as client:
+            await client.say(wish(ready), Flush(), Stop(), RESUMABLE)
+            await client.hear_until(Error)  # all before that start has been heard
+            engine.release()
+            await client.hear_all()
+            assert await client.hang_up() == (1000, "")
+        assert len(client.all(Error)) == len(client.all(Flushed)) == 1
+        assert client.all(Final)
+
+
+async def test_who_comes_back_to_a_session_that_is_ending_is_told_the_rest() -> None:
+    """What it still sends is too late, and no fault of its own."""
+    engine = ScriptedEngine()
+    engine.hold()
+    async with serving(engine, resume_seconds=900.0, idle_seconds=0.2) as daemon:
+        async with calling(daemon) as client:
+            ready = await begin(client, sentence())
+            await until(lambda: daemon._seats._seats[ready.session].winding_down)
+            await lose(daemon, client)
+        async with calling(daemon) as client:
+            await client.say(wish(ready), sentence(), Flush(), "nonsense", Stop())
+            await client.hear_until(Ready)
+            engine.release()
+            assert await client.hang_up() == (4000, "idle")
+        assert client.all(Final)
+        assert [error.code for error in client.all(Error)] == ["idle"]
+        (closed,) = client.all(Closed)
+        assert closed.received == len(sentence()) // 2
+        await until(lambda: not len(daemon._seats))
 
 
 async def test_who_comes_back_early_takes_the_place_of_its_old_connection() -> None:
@@ -191,7 +251,97 @@ async def test_a_lost_session_gives_way_to_a_new_one() -> None:
         lost(daemon, sentence()) as ready,
     ):
         assert await talk(daemon)
-        assert ready.session not in daemon._seats
+        assert not daemon._seats.holds(ready.session, "")
+
+
+async def test_of_lost_sessions_no_more_give_way_than_must(tmp_path: Path) -> None:
+    """The longest lost does, though its transcript still awaits finals."""
+    engine = ScriptedEngine()
+    engine.hold()
+    settings: dict[str, Any] = {"max_sessions": 2, "transcripts_dir": str(tmp_path)}
+    async with (
+        serving(engine, resume_seconds=900.0, **settings) as daemon,
+        lost(daemon, sentence()) as first,
+        lost(daemon, sentence()) as second,
+        calling(daemon) as client,
+    ):
+        await begin(client, b"")
+        assert daemon._seats._finishing == {first.session}
+        assert list(daemon._seats._waiting) == [second.session]
+
+
+async def test_ones_own_lost_session_gives_way_before_anothers(tokens: str) -> None:
+    """Whoever loses connections all the time pushes out nobody else's."""
+    settings: dict[str, Any] = {"max_sessions": 2, "tokens_file": tokens}
+    async with (
+        serving(ScriptedEngine(), resume_seconds=900.0, **settings) as daemon,
+        lost(daemon, sentence(), **bearer("alice")) as alices,
+        lost(daemon, sentence(), **bearer("bob")) as bobs,
+        calling(daemon, **bearer("bob")) as client,
+    ):
+        await begin(client, b"")
+        assert daemon._seats.holds(alices.session, "alice")
+        assert not daemon._seats.holds(bobs.session, "bob")
+
+
+@pytest.mark.parametrize("keys", [[], ["wrong"]])
+async def test_who_is_let_in_to_resume_starts_nothing_where_there_is_no_room(
+    keys: list[str],
+) -> None:
+    """Neither at once nor when it could not resume; the session that it named goes on."""
+    async with (
+        serving(ScriptedEngine(), max_sessions=1, resume_seconds=900.0) as daemon,
+        calling(daemon) as old,
+    ):
+        ready = await begin(old, sentence())
+        async with calling(daemon, f"/?resume={ready.session}") as new:
+            for key in keys:
+                await new.say(wish(ready, key=key))
+                assert (await new.hear_until(Error)).code == "bad_resume"
+            await new.say(Start(), sentence())
+            assert await new.hang_up() == (1013, "try again later")
+        error = new.heard[-1]
+        assert isinstance(error, Error)
+        assert (error.code, error.fatal) == ("busy", True)
+        assert "all 1 sessions are taken" in error.message
+        assert not new.all(Ready)
+        assert daemon.health.totals.started == len(daemon._seats) == 1
+        assert daemon.health.totals.refused == {"full": 1}
+        await until(lambda: len(daemon._admitted) == 1)
+        await old.say(Stop())
+        await old.hear_all()
+
+
+async def test_who_is_let_in_to_resume_may_start_where_there_is_room() -> None:
+    async with (
+        serving(ScriptedEngine(), max_sessions=2, resume_seconds=900.0) as daemon,
+        calling(daemon) as old,
+    ):
+        ready = await begin(old, sentence())
+        async with calling(daemon, f"/?resume={ready.session}") as new:
+            await new.say(Start(), sentence(), Stop())
+            await new.hear_all()
+            assert await new.hang_up() == (1000, "")
+        assert not new.all(Error)
+        assert daemon.health.totals.started == 2
+
+
+async def test_anothers_session_opens_no_door(tokens: str) -> None:
+    """Where all are taken its name lets in its own client alone."""
+    settings: dict[str, Any] = {"max_sessions": 1, "tokens_file": tokens}
+    async with (
+        serving(ScriptedEngine(), resume_seconds=900.0, **settings) as daemon,
+        calling(daemon, **bearer("alice")) as old,
+    ):
+        ready = await begin(old, sentence())
+        door = f"/?resume={ready.session}"
+        with pytest.raises(InvalidStatus) as caught:
+            async with calling(daemon, door, **bearer("bob")):
+                pass
+        assert caught.value.response.status_code == 503
+        async with calling(daemon, door, **bearer("alice")) as new:
+            await new.say(wish(ready))
+            await new.hear_until(Ready)
 
 
 async def test_without_the_wish_a_lost_session_is_forgotten() -> None:
@@ -228,19 +378,15 @@ async def test_what_is_safe_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (await client.hear_until(Heard)).bytes == len(sentence()) + 3
 
 
-async def test_the_token_belongs_to_the_session(tmp_path_factory: pytest.TempPathFactory) -> None:
+async def test_the_token_belongs_to_the_session(tokens: str) -> None:
     """Another token's client cannot resume it, even with its key."""
-    file = tmp_path_factory.mktemp("tokens") / "tokens"
-    tokens = {"alice": "alices-token-is-long", "bob": "bobs-token-is-longer"}
-    file.write_text("".join(f"{label} {token}\n" for label, token in tokens.items()))
-    headers = {label: {"Authorization": f"Bearer {token}"} for label, token in tokens.items()}
-    async with serving(ScriptedEngine(), tokens_file=str(file), resume_seconds=900.0) as daemon:
-        async with calling(daemon, additional_headers=headers["alice"]) as client:
-            ready = await begin(client, sentence())
-            await lose(daemon, client)
-        async with calling(daemon, additional_headers=headers["bob"]) as client:
+    async with (
+        serving(ScriptedEngine(), tokens_file=tokens, resume_seconds=900.0) as daemon,
+        lost(daemon, sentence(), **bearer("alice")) as ready,
+    ):
+        async with calling(daemon, **bearer("bob")) as client:
             await client.say(wish(ready))
             assert (await client.hear_until(Error)).code == "bad_resume"
-        async with calling(daemon, additional_headers=headers["alice"]) as client:
+        async with calling(daemon, **bearer("alice")) as client:
             await client.say(wish(ready))
             await client.hear_until(Ready)

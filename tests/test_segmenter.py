@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from streaming.segmenter import (
+    AUDIBLE,
     SMOOTHING,
     STEPS,
     Began,
@@ -42,8 +43,8 @@ class Run:
             self._judged.append(np.full(FRAME, speech))
         return self
 
-    def flush(self, rest: int = 0) -> "Run":
-        self.events += self.segmenter.flush(self._clock(rest))
+    def flush(self, rest: int = 0, *, last: bool = False) -> "Run":
+        self.events += self.segmenter.flush(self._clock(rest), last=last)
         self._judged.append(np.zeros(rest, bool))
         self._flushes.append(self.segmenter.position)
         return self
@@ -194,11 +195,51 @@ def test_what_follows_an_utterance_is_no_clip() -> None:
     assert run.ranges == [(0, 10 * FRAME + 200 * MS)]
 
 
-def test_a_clip_that_cannot_be_heard_is_none() -> None:
+@pytest.mark.parametrize(("last", "ended"), [(False, 2), (True, 1)])
+def test_behind_utterances_the_end_of_the_stream_makes_no_clip(*, last: bool, ended: int) -> None:
+    """It is what was still recorded of the room; a client that flushes means what it sends."""
+    run = Run().frames(20, speech=True).frames(30, speech=False).flush()
+    assert len(run.frames(20, speech=False).flush(last=last).ended) == ended
+
+
+def test_where_nothing_was_spoken_the_end_of_the_stream_makes_a_clip() -> None:
+    run = Run().frames(20, speech=False).flush(rest=7, last=True)
+    assert run.ranges == [(0, 20 * FRAME + 7)]
+
+
+NOISE = np.random.default_rng(2).standard_normal(20 * FRAME).astype(np.float32)  # of level 1
+KNOCK = np.repeat(np.arange(20) == 11, FRAME)  # one frame of twenty
+
+
+def clip(sound: NDArray[np.float32]) -> list[Event]:
+    """What a flush makes of `sound` alone, none of which was judged speech."""
     segmenter = Segmenter(Settings(), FRAME)
-    for _ in range(20):
-        segmenter.push(np.full(FRAME, 5e-4, np.float32), speech=False)
-    assert segmenter.flush(NO_AUDIO) == []
+    for at in range(0, len(sound), FRAME):
+        segmenter.push(sound[at : at + FRAME], speech=False)
+    return segmenter.flush(NO_AUDIO)
+
+
+@pytest.mark.parametrize(
+    "sound",
+    [
+        np.zeros(20 * FRAME, np.float32),
+        np.full(20 * FRAME, 0.2, np.float32),  # direct current of a cheap sound card
+        0.8 * AUDIBLE * NOISE,  # single samples are louder, no 30 ms are
+        0.2 + 0.8 * AUDIBLE * NOISE,
+    ],
+    ids=["nothing", "offset", "noise", "noise on an offset"],
+)
+def test_a_clip_that_cannot_be_heard_is_none(sound: NDArray[np.float32]) -> None:
+    assert clip(sound) == []
+
+
+def test_of_a_clip_the_loudest_moment_counts() -> None:
+    """A short word in a silent room."""
+    sound = np.where(KNOCK, 1.5 * AUDIBLE, 0.1 * AUDIBLE).astype(np.float32) * NOISE
+    began, ended = clip(sound)
+    assert began == Began(0)
+    assert isinstance(ended, Ended)
+    assert ended.stop == 20 * FRAME
 
 
 def test_gapless_speech_is_cut_at_the_quietest_point_before_the_cap() -> None:
@@ -333,6 +374,21 @@ def test_memory_stays_the_same_over_two_hours() -> None:
         segmenter.push(frame, speech=index % 4_000 < 2_500)
     assert segmenter._tape._samples is array
     assert len(array) < 33 * 16_000
+
+
+def test_memory_stays_the_same_over_thousands_of_flushes() -> None:
+    """With less than a frame before each: what is said then still has its pre-roll."""
+    run = Run()
+    array = run.segmenter._tape._samples
+    for _ in range(5_000):
+        run.flush(rest=320)
+    assert run.events == []
+    assert run.segmenter._tape._samples is array
+    assert run.segmenter.position == run.segmenter.silence == 5_000 * 320 > 3 * len(array)
+    run.frames(20, speech=True).frames(50, speech=False)
+    (ended,) = run.ended
+    assert ended.start == 5_000 * 320 - 300 * MS
+    np.testing.assert_array_equal(ended.audio, np.arange(ended.start, ended.stop))
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 40)), max_size=30))

@@ -304,6 +304,23 @@ def test_a_short_word_on_its_own_is_answered(milliseconds: int) -> None:
     assert ranges(outputs) == [(0, milliseconds * 16)]
 
 
+def test_a_clip_at_the_end_is_an_utterance_where_nothing_else_was() -> None:
+    """Behind utterances it is what was still recorded of the room."""
+    murmur = (loud(0.5) / 10).astype(np.float32)  # which the detector takes for no speech
+    alone = session()
+    assert ranges([*hear(alone, murmur), *alone.stop()]) == [(0, 8_000)]
+    behind = session()
+    outputs = [*hear(behind, loud(1), quiet(1)), *behind.flush()]
+    outputs += [*hear(behind, murmur), *behind.stop()]
+    assert len(ranges(outputs)) == 1
+
+
+def test_a_flush_every_20_ms_has_its_answer_for_as_long_as_it_likes() -> None:
+    stream = session()
+    for number in range(1, 3_001):
+        assert [*hear(stream, quiet(0.02)), *stream.flush()] == [Flushed(at=number * 320 / RATE)]
+
+
 @pytest.mark.parametrize("samples", [0, 1, 479])
 def test_less_than_a_frame_of_sound_is_silence(samples: int) -> None:
     stream = session()

@@ -64,15 +64,29 @@ async def test_the_token_opens_the_door(
         args = arguments(f"ws://127.0.0.1:{daemon.port}")
         monkeypatch.delenv("CAPTIOND_TOKEN", raising=False)
         assert await asyncio.to_thread(status.run, args) == 2
-        assert "wants a token" in capsys.readouterr().err
+        err = capsys.readouterr().err
+        assert "wants a token" in err
+        assert "variable CAPTIOND_TOKEN" in err
+        assert "start one" not in err
         monkeypatch.setenv("CAPTIOND_TOKEN", "a-token-of-some-length")
         assert await asyncio.to_thread(status.run, args) == 0
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "nonsense", "ws://127.0.0.1:1"])
-def test_where_no_daemon_is(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "nonsense"])
+def test_what_is_no_daemons_address(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert status.run(arguments(url)) == 2
-    assert f"no daemon answers at {url}" in capsys.readouterr().err
+    assert f"{url}: a daemon's URL looks like ws://" in capsys.readouterr().err
+
+
+def test_where_no_daemon_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy is no way to this machine."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:2")
+    assert status.run(arguments("ws://127.0.0.1:1")) == 2
+    err = capsys.readouterr().err
+    assert "no daemon answers at ws://127.0.0.1:1 " in err
+    assert "start one there" in err
 
 
 def test_another_service_is_no_daemon(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,7 @@ from msgspec import structs
 from websockets.asyncio.server import ServerConnection
 from websockets.http11 import Request, Response
 
+from clients.handshake import TRY_AGAIN_S
 from clients.stream import (
     ConnectError,
     ConnectionLostError,
@@ -23,10 +24,7 @@ from streaming.protocol import (
     Error,
     Final,
     Flush,
-    Heard,
     ProtocolError,
-    Ready,
-    Resume,
     ServerMessage,
     Speech,
     Start,
@@ -34,7 +32,6 @@ from streaming.protocol import (
     encode,
 )
 from tests.standin import Gate, Peer, closed, final, partial, ready, standin
-from tests.wire import until
 
 START_OF_SPEECH = Speech(event="start", utterance=0, at=0.0)
 SECOND_START = Speech(event="start", utterance=1, at=1.0)
@@ -193,7 +190,10 @@ async def test_a_proxy_is_no_way_to_this_machine(monkeypatch: pytest.MonkeyPatch
 def answer(status: int, body: str, headers: dict[str, str] | None = None) -> Gate:
     def gate(websocket: ServerConnection, request: Request) -> Response:
         response = websocket.respond(status, body)
-        response.headers.update(headers or {})
+        for name, value in (headers or {}).items():
+            if name in response.headers:
+                del response.headers[name]
+            response.headers[name] = value
         return response
 
     return gate
@@ -201,15 +201,25 @@ def answer(status: int, body: str, headers: dict[str, str] | None = None) -> Gat
 
 @pytest.mark.parametrize(
     ("headers", "retry_after"),
-    [({"Retry-After": "7"}, 7.0), ({}, None), ({"Retry-After": "?"}, None)],
+    [({"Retry-After": "7"}, 7.0), ({}, TRY_AGAIN_S), ({"Retry-After": "?"}, TRY_AGAIN_S)],
 )
-async def test_a_busy_daemon_refuses(headers: dict[str, str], retry_after: float | None) -> None:
+async def test_a_busy_daemon_refuses(headers: dict[str, str], retry_after: float) -> None:
     """HTTP 503: the daemon's reason and the time to wait reach the caller."""
     async with standin(gate=answer(503, "all 4 sessions are taken\n", headers)) as server:
         with pytest.raises(RefusedError, match="all 4 sessions are taken") as caught:
             async with connect(server.url):
                 pass
     assert caught.value.retry_after == retry_after
+
+
+async def test_a_proxy_without_its_daemon_may_be_asked_again() -> None:
+    """Its page of HTML is nobody's reason."""
+    headers = {"Content-Type": "text/html"}
+    async with standin(gate=answer(502, "<html>nginx</html>\n", headers)) as server:
+        with pytest.raises(RefusedError, match=r"takes no session now: Bad Gateway$") as caught:
+            async with connect(server.url):
+                pass
+    assert caught.value.retry_after == TRY_AGAIN_S
 
 
 async def test_another_http_service_is_not_a_daemon() -> None:
@@ -438,79 +448,3 @@ async def test_a_refused_start_is_no_fault_of_the_clients() -> None:
             async with connect(server.url):
                 pass
     assert left == [1000]
-
-
-def resumable_ready(heard: int = 0) -> Ready:
-    limits = structs.replace(ready().limits, resume_seconds=60.0)
-    return structs.replace(ready(), key="k", heard=heard, limits=limits)
-
-
-async def test_a_broken_connection_is_mended() -> None:
-    """What was not heard is sent again, what was said twice is told once; nobody notices."""
-
-    async def script(peer: Peer) -> None:
-        if len(server.peers) == 1:
-            await peer.until(Start)
-            await peer.send(resumable_ready())
-            await peer.until(Flush)
-            await peer.send(START_OF_SPEECH, final("one"), Heard(bytes=2), SECOND_START)
-            await peer.until(bytes)
-            peer.websocket.transport.abort()
-            return
-        wish = await peer.receive()
-        assert wish == Resume(session="s1", key="k", finals=1, heard=2)
-        await peer.send(resumable_ready(heard=3), SECOND_START)
-        await peer.until(Stop)
-        await peer.send(final("two", utterance=1), closed(4))
-
-    messages: list[ServerMessage] = []
-    async with standin(script) as server, connect(server.url) as captions:
-        reading = asyncio.create_task(collect(aiter(captions), messages))
-        await captions.send(b"ab")
-        await captions.flush()
-        await until(lambda: SECOND_START in messages)
-        await captions.send(b"cdef")
-        await captions.stop()
-        await reading
-    assert messages == [
-        START_OF_SPEECH,
-        final("one"),
-        SECOND_START,
-        final("two", utterance=1),
-        closed(4),
-    ]
-    assert server.peers[1].audio == b"def"
-    assert server.peers[1].messages[1:] == [Stop()]
-
-
-async def test_a_session_that_is_gone_is_a_lost_connection() -> None:
-    """The daemon was restarted, say."""
-
-    async def script(peer: Peer) -> None:
-        first = await peer.receive()
-        if isinstance(first, Start):
-            await peer.send(resumable_ready())
-            await peer.until(bytes)
-            peer.websocket.transport.abort()
-            return
-        await peer.send(Error(code="bad_resume", message="no such session", fatal=False))
-        await peer.websocket.wait_closed()
-
-    async with standin(script) as server, connect(server.url) as captions:
-        await captions.send(b"..")
-        with pytest.raises(ConnectionLostError, match="no such session"):
-            await collect(aiter(captions), [])
-        with pytest.raises(ConnectionLostError):
-            await captions.send(b"..")
-
-
-async def test_a_daemon_that_hangs_up_with_a_code_means_it() -> None:
-    async def script(peer: Peer) -> None:
-        await peer.until(Start)
-        await peer.send(resumable_ready())
-        await peer.websocket.close(1009, "too large")
-
-    async with standin(script) as server, connect(server.url) as captions:
-        with pytest.raises(ConnectionLostError, match="too large"):
-            await collect(aiter(captions), [])
-        assert len(server.peers) == 1

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import TextIO
 
 import pytest
+from msgspec import structs
 
 from clients.subtitles import (
     CLEAR,
@@ -37,6 +38,13 @@ def test_text_keeps_a_final_on_its_line() -> None:
 def test_json_has_every_message() -> None:
     lines = rendered("json", *SESSION).splitlines()
     assert tuple(map(decode_server, lines)) == SESSION
+
+
+def test_json_keeps_the_sessions_secret() -> None:
+    """What resumes it stands in no file and no journal."""
+    line = rendered("json", structs.replace(ready(), key="secret"))
+    assert "secret" not in line
+    assert decode_server(line) == ready()
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@ import errno
 import json
 import logging
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from daemon.config import ConfigError
 from daemon.transcripts import Transcript, Transcripts, repair
 from streaming.protocol import Start
-from tests.fakes import ScriptedEngine
+from tests.fakes import PATIENCE, ScriptedEngine
 from tests.standin import closed, final
 from tests.wire import calling, sentence, serving, until
 
@@ -93,6 +94,110 @@ def test_the_oldest_go_when_the_folder_is_full(tmp_path: Path) -> None:
     assert "2020-01-01T000000Z-00000000.jsonl" not in names
     assert {"2020-01-02T000000Z-00000000.srt", "notes.txt"} <= names
     assert len(names) == 5
+
+
+OLD, NEXT, YOUNG = (f"2020-01-0{day}T000000Z-00000000.jsonl" for day in (1, 2, 3))
+
+
+def write_one(folder: Path, transcripts: Transcripts) -> None:
+    """A short transcript, which the thread has written when this returns."""
+    one = opened(transcripts)
+    one.final(final("kept"))
+    one.close(closed())
+    transcripts.stop()
+    assert "kept" in files(folder)[".srt"]
+    assert '"closed"' in files(folder)[".jsonl"]
+
+
+def test_a_file_that_cannot_be_removed_costs_no_transcript(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The next one goes in its place."""
+    for name in (OLD, NEXT):
+        (tmp_path / name).write_bytes(b"\n" * 2**21)
+    original = Path.unlink
+
+    def unlink(path: Path, missing_ok: bool = False) -> None:
+        if path.name == OLD:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        original(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", unlink)
+    failures = list[int]()
+    write_one(tmp_path, Transcripts(str(tmp_path), 10.0, 3.0, lambda: failures.append(1)))
+    assert (tmp_path / OLD).exists()
+    assert not (tmp_path / NEXT).exists()
+    assert not failures
+    assert f"{OLD} should go, and cannot be removed" in caplog.text
+
+
+def test_a_file_that_vanishes_costs_no_transcript(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others tidy up, too: before it is looked at, and before it is removed. No other has to go."""
+    (tmp_path / NEXT).write_bytes(b"\n" * 2**21)
+    (tmp_path / YOUNG).write_bytes(b"\n" * 2**10)
+    failures = list[int]()
+    transcripts = Transcripts(str(tmp_path), 10.0, 1.0, lambda: failures.append(1))
+    listed, original = transcripts._files, Path.unlink
+
+    def unlink(path: Path, missing_ok: bool = False) -> None:
+        original(path)
+        original(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(transcripts, "_files", lambda: [tmp_path / OLD, *listed()])
+    monkeypatch.setattr(Path, "unlink", unlink)
+    write_one(tmp_path, transcripts)
+    assert not (tmp_path / NEXT).exists()
+    assert (tmp_path / YOUNG).exists()
+    assert not failures
+
+
+@pytest.fixture
+def hanging(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """What lets a disk go on that hangs; three pieces are remembered for it."""
+    monkeypatch.setattr("daemon.transcripts.MOST_PENDING", 3)
+    return threading.Event()
+
+
+def test_for_a_disk_that_hangs_no_more_is_remembered_than_fits(
+    tmp_path: Path, hanging: threading.Event
+) -> None:
+    """The rest is counted, and nobody waits; what comes once it goes on is written."""
+    failures = list[int]()
+    transcripts = Transcripts(str(tmp_path), 10.0, 1000.0, lambda: failures.append(1))
+    one = opened(transcripts)
+    transcripts._thread.submit(lambda: None).result()
+    transcripts.submit(lambda: hanging.wait(PATIENCE))
+    for number in range(5):
+        one.final(final(f"word {number}", utterance=number))
+    assert len(failures) == 3
+    hanging.set()
+    transcripts._thread.submit(lambda: None).result()
+    one.final(final("word 5", utterance=5))
+    one.close(closed())
+    transcripts.stop()
+    lines = [json.loads(line) for line in files(tmp_path)[".jsonl"].splitlines()]
+    assert [line.get("text", "") for line in lines] == ["", "word 0", "word 1", "word 5", ""]
+    assert lines[-1]["type"] == "closed"
+    assert len(failures) == 3
+
+
+def test_what_ends_while_the_disk_hangs_is_not_open_for_ever(
+    tmp_path: Path, hanging: threading.Event
+) -> None:
+    """It would hold descriptors, and never be old enough to go."""
+    transcripts = home(tmp_path)
+    one = opened(transcripts)
+    transcripts._thread.submit(lambda: None).result()
+    assert transcripts._open
+    transcripts.submit(lambda: hanging.wait(PATIENCE))
+    for number in range(5):
+        one.final(final(f"word {number}", utterance=number))
+    one.close(closed())
+    hanging.set()
+    transcripts.stop()
+    assert not transcripts._open
 
 
 def half_written(monkeypatch: pytest.MonkeyPatch, fails: Callable[[], bool]) -> None:

@@ -15,8 +15,9 @@ from typing import Self
 
 import pytest
 
-from daemon import config
+from daemon import cli, config
 from daemon.config import Config
+from daemon.listener import STRANGERS
 from daemon.manager import Manager
 from daemon.serve import serve
 from daemon.server import Daemon
@@ -72,12 +73,27 @@ def test_the_daemon_is_exposed_no_more_than_it_must_be() -> None:
     assert float(found[1]) <= LEAST_EXPOSURE
 
 
+def said(key: str) -> int:
+    """The number that the service's unit has for `key`."""
+    text = (UNITS / "captiond.service").read_text()
+    (number,) = re.findall(rf"^{key}=(\d+)$", text, re.MULTILINE)
+    return int(number)
+
+
 def test_a_stop_has_the_time_that_it_takes() -> None:
     """Pending finals first, then the model's last round: or systemd kills it in the middle."""
-    text = (UNITS / "captiond.service").read_text()
-    found = re.search(r"^TimeoutStopSec=(\d+)$", text, re.MULTILINE)
-    assert found is not None
-    assert int(found[1]) > Config().shutdown_seconds + 10
+    assert said("TimeoutStopSec") > Config().shutdown_seconds + 10
+
+
+def test_wrong_settings_are_not_tried_again(capsys: pytest.CaptureFixture[str]) -> None:
+    """They stay wrong; the program tells them by a status of their own."""
+    assert cli.main(["serve", "--vad-mode", "9"]) == said("RestartPreventExitStatus")
+    assert "--vad-mode is '9'" in capsys.readouterr().err
+
+
+def test_descriptors_do_not_run_out_before_sessions_do() -> None:
+    """Each takes one, and three more for its transcript."""
+    assert said("LimitNOFILE") >= 4 * config.bounds("max_sessions")[1] + STRANGERS
 
 
 def test_the_sample_configuration_has_every_key_with_its_default(tmp_path: Path) -> None:

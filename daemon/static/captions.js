@@ -27,7 +27,11 @@ export class Captions {
   #session = 0; // seconds: where the running session's time begins
   #next = 0; // the first utterance of the session without a final
 
-  constructor() {
+  #most;
+
+  /** @param {number} [most] lines kept; beyond it the oldest go */
+  constructor(most = Infinity) {
+    this.#most = most;
     /** @type {Line[]} final, in order; those without a word are left out */
     this.lines = [];
   }
@@ -97,6 +101,7 @@ export class Captions {
       language: message.language,
     };
     this.lines.push(line);
+    if (this.lines.length > this.#most) this.lines.shift();
     return line;
   }
 }

@@ -23,13 +23,16 @@ import {
 /** @import { Message, Wishes } from "./course.js" */
 
 const PATH = "v1"; // beside the page, so that a proxy may move both
-const BUSY = [429, 503]; // statuses of a service that may take a session later
+const LATER = [408, 429]; // and 500 and above: statuses of a service that may take a session later
 const FRAME = 16_384; // samples in a frame at most
 const UNDER_WAY = 1 << 20; // bytes handed to the browser and not sent yet: above it, sending rests
 const LOOK_AGAIN_MS = 50; // no event tells that bytes have left
 const PAUSES_S = [0.5, 1, 2, 4, 8]; // before another attempt; the last one stays
+const LONGEST_PAUSE_S = 10; // whatever the service asks for: somebody waits for captions
 const STEADY_MS = 30_000; // a connection that lasted so long was no failure
 const MOST_FAILURES = 5;
+const SILENCE_MS = 25_000; // of a daemon that owes an answer, until the connection is taken for dead
+const OWED_S = 2; // of sound that it has not said to have: above it, it owes an answer
 
 /**
  * @typedef {object} Listener what becomes known, as it becomes known
@@ -37,7 +40,7 @@ const MOST_FAILURES = 5;
  * @property {(offset: number, lost: number) => void} begun a session: what to add to its times, and
  *   seconds of sound that nobody will hear
  * @property {() => void} resumed the session, after an interruption
- * @property {(problem: Problem, seconds: number) => void} waiting until another attempt
+ * @property {(problem: Problem) => void} waiting until another attempt
  */
 
 export class Client {
@@ -48,15 +51,20 @@ export class Client {
   /** @type {WebSocket | null} */
   #socket = null;
   #ready = false; // sound may flow
+  #resumed = false; // the session is that of an earlier connection
   #stopped = false; // the session was told that its sound is over
+  #fatal = false; // the daemon ended the session by itself
   #finished = false; // everything has its final
   #abandoned = false;
   /** @type {Problem | null} why the connection ends, where the daemon said so */
   #problem = null;
   #said = ""; // the newest fatal error in the daemon's words
   #failures = 0;
+  #attempts = 0; // since the daemon last took anything in
   #frame = FRAME;
   #timer = 0;
+  #silence = 0; // the timer of a daemon that owes an answer
+  #left = () => {}; // the connection need not be waited for
   #wake = () => {};
 
   /**
@@ -80,9 +88,9 @@ export class Client {
       const problem = await this.#connect();
       if (this.#finished || this.#abandoned) return;
       if (this.#failures >= MOST_FAILURES) throw failing(this.#said);
-      const seconds = PAUSES_S[Math.min(this.#failures, PAUSES_S.length - 1)];
-      this.#listener.waiting(problem, seconds);
-      await this.#pause(seconds);
+      const pause = PAUSES_S[Math.min(this.#attempts++, PAUSES_S.length - 1)];
+      this.#listener.waiting(problem);
+      await this.#pause(Math.min(Math.max(pause, problem.after), LONGEST_PAUSE_S));
     }
   }
 
@@ -90,7 +98,18 @@ export class Client {
   advance() {
     clearTimeout(this.#timer);
     const socket = this.#socket;
-    if (!socket || !this.#ready || this.#stopped) return;
+    if (!socket || !this.#ready) return;
+    if (this.#course.outrun) {
+      this.#course.drop(); // a new session says what was lost
+      this.#leave();
+      return;
+    }
+    if (!this.#stopped) this.#send(socket);
+    this.#watch();
+  }
+
+  /** @param {WebSocket} socket */
+  #send(socket) {
     while (socket.bufferedAmount < UNDER_WAY) {
       const samples = this.#tape.read(this.#course.cursor, this.#frame);
       if (!samples.length) break;
@@ -108,9 +127,32 @@ export class Client {
   /** Give up what has no final yet. */
   abandon() {
     this.#abandoned = true;
-    clearTimeout(this.#timer);
-    this.#socket?.close();
+    this.#leave();
     this.#wake();
+  }
+
+  /** End the connection at once: a close frame may queue behind much sound, or never get an answer. */
+  #leave() {
+    const socket = this.#socket;
+    if (!socket) return;
+    socket.onopen = socket.onmessage = null;
+    socket.close();
+    this.#left();
+  }
+
+  /**
+   * A connection may die without a sign. A daemon that keeps the session for a resumption says about
+   * once a second what it has heard, or how late it is; any other may have nothing to say for minutes.
+   */
+  #watch() {
+    if (this.#silence || !this.#course.session) return;
+    if (!this.#stopped && this.#course.unconfirmed <= OWED_S) return;
+    this.#silence = setTimeout(() => this.#leave(), SILENCE_MS);
+  }
+
+  #noSilence() {
+    clearTimeout(this.#silence);
+    this.#silence = 0;
   }
 
   /**
@@ -126,37 +168,49 @@ export class Client {
     const began = performance.now();
     let opened = false;
     this.#socket = socket;
-    this.#ready = this.#stopped = false;
+    this.#ready = this.#resumed = this.#stopped = this.#fatal = false;
     this.#problem = null;
     socket.onopen = () => {
       opened = true;
       this.#greet();
     };
     socket.onmessage = ({ data }) => this.#receive(JSON.parse(data));
-    const { code } = await new Promise((resolve) => (socket.onclose = resolve));
+    /** @type {number} */
+    const code = await new Promise((resolve) => {
+      socket.onclose = (event) => resolve(event.code);
+      this.#left = () => resolve(0);
+    });
     this.#socket = null;
+    clearTimeout(this.#timer);
+    this.#noSilence();
     if (this.#finished || this.#abandoned) return interrupted();
     if (this.#problem) throw this.#problem;
     if (!opened) return (await obstacle(this.#address)) ?? blocked();
-    if (performance.now() - began > STEADY_MS) this.#failures = 0;
-    this.#failures += 1;
+    if (performance.now() - began > STEADY_MS) this.#failures = this.#attempts = 0;
+    if (!this.#resumed) this.#failures += 1; // one that came back may be lost as often as it likes
     return code === 1001 ? restarting() : interrupted();
   }
 
   /** @param {Message} message */
   #receive(message) {
+    this.#noSilence();
     switch (message.type) {
       case "ready":
         this.#ready = true;
         this.#frame = Math.min(FRAME, Math.floor(message.limits.frame_bytes / 2));
         this.#begin(message);
         break;
+      case "heard":
+        this.#attempts = 0;
+        this.#course.heard(message);
+        break;
       case "final":
-        this.#failures = 0;
+        this.#failures = this.#attempts = 0;
         this.#course.heard(message);
         break;
       case "error":
         if (message.fatal) {
+          this.#fatal = true;
           this.#said = message.message;
           this.#course.drop();
         }
@@ -172,7 +226,7 @@ export class Client {
         }
         break;
       case "closed":
-        this.#finished = this.#stopped;
+        this.#finished = this.#stopped && !this.#fatal; // or `stop` was still under way, with sound before it
         this.#course.drop();
         break;
     }
@@ -187,6 +241,7 @@ export class Client {
   /** @param {Message} ready */
   #begin(ready) {
     const { resumed, lost } = this.#course.begin(ready);
+    this.#resumed = resumed;
     if (resumed) this.#listener.resumed();
     else this.#listener.begun(this.#course.offset, lost);
   }
@@ -215,8 +270,14 @@ export async function obstacle(address = new URL(PATH, document.baseURI)) {
   } catch {
     return unreachable();
   }
-  if (response.status === 426) return null; // it waits for the websocket
-  if (BUSY.includes(response.status)) return busy(reason);
-  if (response.status === 401) throw stranger();
-  throw refused(reason || `It answers with status ${response.status}.`);
+  const { status, headers } = response;
+  if (status === 426) return null; // it waits for the websocket
+  if (status === 401) throw stranger();
+  if (!headers.get("Content-Type")?.startsWith("text/plain")) reason = ""; // a proxy's own page
+  if (status < 500 && !LATER.includes(status)) {
+    throw refused(reason || `It answers with status ${status}.`);
+  }
+  const problem = reason ? busy(reason) : unreachable();
+  problem.after = Number(headers.get("Retry-After")) || 0; // it may be a date
+  return problem;
 }

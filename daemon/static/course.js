@@ -25,6 +25,7 @@ export class Course {
   #wishes;
   #base = 0; // where on the tape the session's own time begins
   #settled = 0; // up to here everything has its final
+  #confirmed = 0; // up to here the daemon has said to have the sound
   #finals = 0; // of this session
   /** @type {{session: string, key: string} | null} what a resumption must bring */
   #pass = null;
@@ -45,6 +46,16 @@ export class Course {
   /** The session that may be resumed; null where a new one has to begin. */
   get session() {
     return this.#pass && this.#pass.session;
+  }
+
+  /** Seconds of sound that were sent, and that the daemon has not said to have. */
+  get unconfirmed() {
+    return (this.cursor - this.#confirmed) / this.#tape.rate;
+  }
+
+  /** Whether the tape has let go of what is to be sent next. */
+  get outrun() {
+    return this.cursor < this.#tape.start;
   }
 
   /** The first message of a connection. */
@@ -70,11 +81,11 @@ export class Course {
    */
   begin(ready) {
     if (this.#pass) {
-      this.cursor = this.#base + ready.heard / SAMPLE_BYTES;
+      this.cursor = this.#confirmed = this.#base + ready.heard / SAMPLE_BYTES;
       return { resumed: true, lost: 0 };
     }
     const lost = Math.max(0, this.#tape.start - Math.max(this.cursor, this.#settled));
-    this.#base = this.cursor = Math.max(this.#settled, this.#tape.start);
+    this.#base = this.cursor = this.#confirmed = Math.max(this.#settled, this.#tape.start);
     this.#finals = 0;
     this.#pass = ready.key && { session: ready.session, key: ready.key };
     return { resumed: false, lost: lost / this.#tape.rate };
@@ -82,6 +93,7 @@ export class Course {
 
   /** @param {Message} message of the running session */
   heard(message) {
+    if (message.type === "heard") this.#confirmed = this.#base + message.bytes / SAMPLE_BYTES;
     if (message.type !== "final") return;
     this.#finals += 1;
     this.#settled = this.#base + Math.round(message.end * this.#tape.rate);

@@ -3,6 +3,7 @@
  */
 
 import { srt, text, vtt } from "./export.js";
+import { copyProblem } from "./problems.js";
 
 /** @import { Line } from "./captions.js" */
 
@@ -23,19 +24,30 @@ export function download(lines, format) {
   setTimeout(() => URL.revokeObjectURL(address), 60_000); // a slow disk may still be reading
 }
 
-/** @param {Line[]} lines */
+/**
+ * @param {Line[]} lines
+ * @throws {import("./problems.js").Problem} if the browser does not let them be copied
+ */
 export async function copy(lines) {
-  if (navigator.clipboard) {
-    await navigator.clipboard.writeText(text(lines));
-    return;
-  }
   // Pages without encryption have the older way only.
+  const copied = navigator.clipboard
+    ? await navigator.clipboard.writeText(text(lines)).then(
+        () => true,
+        () => false,
+      )
+    : selected(text(lines));
+  if (!copied) throw copyProblem();
+}
+
+/** @param {string} words @returns {boolean} whether they were copied */
+function selected(words) {
   const area = document.createElement("textarea");
-  area.value = text(lines);
+  area.value = words;
   document.body.append(area);
   area.select();
-  document.execCommand("copy");
+  const copied = document.execCommand("copy");
   area.remove();
+  return copied;
 }
 
 /** @param {Date} now @returns {string} local time, such as 2026-11-30-1405 */

@@ -10,7 +10,11 @@ const CODES = (
 
 const STANDARD = /** @type {Record<string, string>} */ ({ jw: "jv" }); // where Whisper has its own code
 
-const names = new Intl.DisplayNames(navigator.languages, { type: "language" });
+/** The reader's languages. What some systems name is no tag: en-US@posix, or C. */
+const tags = navigator.languages.filter(wellFormed);
+if (!tags.length) tags.push("en");
+
+const names = new Intl.DisplayNames(tags, { type: "language" });
 
 /** @param {string} code @returns {string} such as "German" */
 export function nameOf(code) {
@@ -19,7 +23,7 @@ export function nameOf(code) {
 
 /** The reader's languages, as far as Whisper knows them, the preferred one first. */
 export function preferred() {
-  const codes = navigator.languages.map((tag) => new Intl.Locale(tag).language);
+  const codes = tags.map((tag) => new Intl.Locale(tag).language);
   return [...new Set(codes)].filter((code) => CODES.includes(code));
 }
 
@@ -33,6 +37,15 @@ export function offer(select) {
     group("Yours", own),
     group("All", rest),
   );
+}
+
+/** @param {string} tag */
+function wellFormed(tag) {
+  try {
+    return Boolean(new Intl.Locale(tag));
+  } catch {
+    return false;
+  }
 }
 
 /** @param {string} label @param {string[]} codes */

@@ -56,8 +56,12 @@ async function begin(open, waiting) {
 
 function listen() {
   return begin(async () => {
-    const microphone = await Microphone.open(device.value);
-    await offerMicrophones(microphone.device);
+    let microphone;
+    try {
+      microphone = await Microphone.open(device.value);
+    } finally {
+      await offerMicrophones(microphone?.device ?? device.value); // the chosen one may be gone
+    }
     return [microphone.tape, microphone];
   }, "Waiting for the microphone");
 }
@@ -90,12 +94,13 @@ async function mayDrop() {
   return dialog.returnValue === "drop";
 }
 
-/** @param {string} [current] the id of the one in use */
-async function offerMicrophones(current) {
+/** @param {string} [current] the id of the one that is chosen; where it is gone, the usual one is */
+async function offerMicrophones(current = "") {
   const every = await microphones();
-  if (!every.length) return;
-  device.replaceChildren(...every.map(({ label, deviceId }) => new Option(label, deviceId)));
-  if (current) device.value = current;
+  const usual = device.options[0];
+  device.replaceChildren(usual, ...every.map(({ label, deviceId }) => new Option(label, deviceId)));
+  device.value = current;
+  if (device.selectedIndex < 0) usual.selected = true;
 }
 
 /** Whether the service is ready; asked first, because its other answers look like faults in the console. */
@@ -116,7 +121,12 @@ async function waitForService() {
   if (!busy) view.notice(null);
 }
 
-element("listen").onclick = () => (run ? run.stop() : listen());
+element("listen").onclick = ({ detail }) => {
+  if (detail > 1) return; // of a double click: by now the button says something else
+  if (run) run.stop();
+  else listen();
+};
+for (const kind of ["pointerup", "keydown"]) addEventListener(kind, () => run?.wake());
 element("open").onclick = () => file.click();
 element("clear").onclick = async () => {
   if (!(await mayDrop())) return;
@@ -124,10 +134,16 @@ element("clear").onclick = async () => {
   rest();
 };
 element("copy").onclick = async () => {
-  const { lines } = captions;
-  await copy(lines);
-  kept = lines.length;
-  view.status("Copied");
+  const { length } = captions.lines; // more may come meanwhile
+  try {
+    await copy(captions.lines);
+  } catch (error) {
+    view.notice(null); // asked for anew, it is said anew
+    view.notice(/** @type {Problem} */ (error));
+    return;
+  }
+  kept = length;
+  view.mention("Copied");
 };
 for (const button of document.querySelectorAll("[data-format]")) {
   button.addEventListener("click", () => {

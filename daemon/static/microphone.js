@@ -9,11 +9,13 @@ import { Tape } from "./tape.js";
 /** @import { Problem } from "./problems.js" */
 
 const RECORDER = new URL("microphone-worklet.js", import.meta.url);
+const FINISH_MS = 500; // for the last block, of an audio thread that may have stopped
 const KEPT_S = 300; // of tape, for interruptions; half a minute of it is needed without any
 
 /**
  * @typedef {object} Ears
  * @property {() => void} [awake] sound is coming in
+ * @property {() => void} [asleep] none is: the browser wants a click or a key first, or a call came
  * @property {() => void} more there is more on the tape
  * @property {(peak: number) => void} [level] of a twenty-fifth of a second, from 0 to 1
  * @property {(problem: Problem) => void} gone the microphone went away
@@ -58,7 +60,12 @@ export class Microphone {
     } catch (error) {
       throw microphoneProblem(error);
     }
-    return new Microphone(new AudioContext(), stream);
+    try {
+      return new Microphone(new AudioContext(), stream);
+    } catch (error) {
+      for (const track of stream.getTracks()) track.stop();
+      throw microphoneProblem(error);
+    }
   }
 
   /** Its id. */
@@ -90,14 +97,22 @@ export class Microphone {
     this.#letSleep = stayAwake();
     this.#stream.getAudioTracks()[0].onended = () => ears.gone(microphoneGone());
     context.createMediaStreamSource(this.#stream).connect(recorder).connect(context.destination);
-    context.onstatechange = () => context.state === "running" && ears.awake?.();
-    if (context.state === "running") ears.awake?.();
-    this.wake();
+    const look = () => {
+      if (context.state === "closed") return;
+      if (context.state === "running") {
+        ears.awake?.();
+      } else {
+        ears.asleep?.();
+        this.wake();
+      }
+    };
+    context.onstatechange = look;
+    look();
   }
 
-  /** Begin to hear: browsers may want a click or a key first. */
+  /** Begin to hear, or go on: browsers may want a click or a key first. */
   wake() {
-    this.#context.resume();
+    this.#context.resume().catch(() => {}); // not during a call, say: its end is another change of state
   }
 
   /** Stop at once; what was recorded stays on the tape, to its last sample. */
@@ -108,11 +123,11 @@ export class Microphone {
   async #close() {
     const port = this.#recorder?.port;
     if (port && this.#context.state === "running") {
-      const ended = new Promise((resolve) =>
-        port.addEventListener("message", ({ data }) => data.ended && resolve(undefined)),
-      );
-      port.postMessage("finish");
-      await ended;
+      await new Promise((resolve) => {
+        port.addEventListener("message", ({ data }) => data.ended && resolve(undefined));
+        port.postMessage("finish");
+        setTimeout(resolve, FINISH_MS);
+      });
     }
     this.tape.ended = true;
     this.#letSleep();

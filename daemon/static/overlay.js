@@ -23,14 +23,17 @@ const OBS = "OBS itself has to be started with --enable-media-stream.";
 
 const log = element("log");
 const live = element("live");
-const captions = new Captions();
+const captions = new Captions(0); // nobody reads back
 let timer = 0;
+let wrong = ""; // what `say` said
 
 /** @param {{message: string, advice?: string} | null} problem */
 function say(problem) {
-  document.body.classList.toggle("troubled", Boolean(problem));
-  const text = problem ? [part("words", `${problem.message} ${problem.advice ?? ""}`.trim())] : [];
-  element("say").replaceChildren(...text.map((one) => paragraph(one)));
+  const text = problem ? `${problem.message} ${problem.advice ?? ""}`.trim() : "";
+  if (text === wrong) return; // or it would be read out again
+  wrong = text;
+  document.body.classList.toggle("troubled", Boolean(text));
+  element("say").replaceChildren(...(text ? [paragraph(part("words", text))] : []));
 }
 
 /** @param {Line | null} line that has become final, if one has */
@@ -72,11 +75,11 @@ async function caption(language) {
     },
   );
   const gone = new Promise((_, reject) => {
-    document.body.classList.add("waits");
-    document.onpointerdown = () => microphone.wake();
+    document.onpointerup = () => microphone.wake();
     microphone
       .record({
         awake: () => document.body.classList.remove("waits"),
+        asleep: () => document.body.classList.add("waits"),
         more: () => client.advance(),
         gone: reject,
       })

@@ -7,6 +7,8 @@ export class Problem extends Error {
   constructor(title, advice) {
     super(title);
     this.advice = advice;
+    /** Seconds before which another attempt is in vain. */
+    this.after = 0;
   }
 }
 
@@ -68,11 +70,27 @@ export function fileProblem(name) {
   );
 }
 
+/** @param {string} name of a file that the browser cannot get at */
+export function unreadableProblem(name) {
+  return new Problem(
+    `Your browser cannot read ${name}.`,
+    "It may be a folder, or have been moved or changed since you chose it: choose it again.",
+  );
+}
+
 /** @param {string} name of a file that is too large to be taken in at once */
 export function sizeProblem(name) {
   return new Problem(
     `${name} is too large for the browser to read.`,
     "Cut it into parts, or use the command captiond file, which takes any length.",
+  );
+}
+
+/** Captions that do not get onto the clipboard. */
+export function copyProblem() {
+  return new Problem(
+    "Your browser does not let this page copy.",
+    "Download the captions instead, as TXT, SRT or VTT.",
   );
 }
 

@@ -2,11 +2,12 @@
  * A file, decoded by the browser onto a tape.
  */
 
-import { fileProblem, sizeProblem } from "./problems.js";
+import { fileProblem, sizeProblem, unreadableProblem } from "./problems.js";
 import { Tape } from "./tape.js";
 
 const RATE = 16_000; // what the recogniser hears: more would only be sent in vain
 const PIECE = RATE; // samples put on the tape at once
+const LARGE = 2 ** 30; // bytes: browsers refuse such files without saying that it is for their size
 
 /**
  * @param {File} file
@@ -17,18 +18,23 @@ export async function readFile(file) {
   let bytes, sound;
   try {
     bytes = await file.arrayBuffer();
-  } catch {
-    throw sizeProblem(file.name);
+  } catch (error) {
+    throw tooLarge(file, error) ? sizeProblem(file.name) : unreadableProblem(file.name);
   }
   try {
     sound = await new OfflineAudioContext(1, 1, RATE).decodeAudioData(bytes);
-  } catch {
-    throw fileProblem(file.name);
+  } catch (error) {
+    throw tooLarge(file, error) ? sizeProblem(file.name) : fileProblem(file.name);
   }
   const tape = new Tape(RATE);
   for (let first = 0; first < sound.length; first += PIECE) tape.append(mixed(sound, first));
   tape.ended = true;
   return tape;
+}
+
+/** @param {File} file @param {unknown} error why it was not taken in; RangeError: for want of memory */
+function tooLarge(file, error) {
+  return file.size >= LARGE || (error instanceof Error && error.name === "RangeError");
 }
 
 /** @param {AudioBuffer} sound @param {number} first @returns {Int16Array} its channels as one */

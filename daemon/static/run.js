@@ -11,6 +11,8 @@ import { lost, Problem } from "./problems.js";
 /** @import { Tape } from "./tape.js" */
 /** @import { View } from "./view.js" */
 
+const TWICE_MS = 1_000; // a press so soon after the first one is no second wish
+const LOOK_MS = 1_000; // no event tells of what does not come
 const SILENT_MS = 5_000; // of a microphone, before the page wonders
 const SILENT_PEAK = 0.001; // -60 dBFS
 const BEHIND_S = 2; // of a `lag` message: below it the service has caught up
@@ -25,7 +27,8 @@ export class Run {
   #microphone = null;
   /** @type {"connecting" | "going" | "waiting"} */
   #state = "connecting";
-  #stopping = false;
+  #stopping = 0; // since when, by the clock; 0: not yet
+  #asleep = false; // the browser gives no sound
   #reached = 0; // seconds of the tape that have their captions
   #lag = 0; // seconds
   #loud = Date.now(); // when a sound was last heard
@@ -49,6 +52,11 @@ export class Run {
     });
   }
 
+  /** Let the microphone hear again, where the browser wants a click or a key first. */
+  wake() {
+    this.#microphone?.wake();
+  }
+
   /**
    * Until the last caption, or until `stop` was asked for twice.
    * @param {Microphone} [microphone] that records the tape
@@ -57,8 +65,11 @@ export class Run {
   async finish(microphone) {
     this.#microphone = microphone ?? null;
     this.#describe();
+    const look = setInterval(() => this.#describe(), LOOK_MS);
     try {
       await microphone?.record({
+        awake: () => this.#sleep(false),
+        asleep: () => this.#sleep(true),
         more: () => this.#client.advance(),
         level: (peak) => this.#level(peak),
         gone: (problem) => {
@@ -68,6 +79,7 @@ export class Run {
       });
       await this.#client.run();
     } finally {
+      clearInterval(look);
       await microphone?.close();
       this.#captions.end();
       this.#view.speak([]);
@@ -79,11 +91,13 @@ export class Run {
    * for again; the rest of a file is not.
    */
   stop() {
+    const now = Date.now();
+    if (now - this.#stopping < TWICE_MS) return;
     if (this.#stopping || !this.#microphone) {
       this.#client.abandon();
       return;
     }
-    this.#stopping = true;
+    this.#stopping = now;
     this.#view.controls({ running: true, listening: false, label: "Drop the rest" });
     this.#describe();
     this.#microphone.close().then(() => this.#client.advance());
@@ -127,21 +141,29 @@ export class Run {
   #level(peak) {
     this.#view.level(peak);
     if (peak > SILENT_PEAK) this.#loud = Date.now();
+  }
+
+  /** @param {boolean} asleep */
+  #sleep(asleep) {
+    this.#asleep = asleep;
     this.#describe();
   }
 
   #describe() {
-    this.#view.status(this.#words());
+    this.#view.status(...this.#words());
   }
 
+  /** @returns {[text: string, figure?: string]} */
   #words() {
-    if (this.#state === "waiting") return "Waiting for the service";
-    if (this.#stopping) return "Writing down the rest";
-    if (this.#state === "connecting") return "Connecting";
-    if (this.#lag >= BEHIND_S) return `${Math.round(this.#lag)} s behind`;
+    if (this.#state === "waiting") return ["Waiting for the service"];
+    if (this.#stopping) return ["Writing down the rest"];
+    if (this.#state === "connecting") return ["Connecting"];
+    if (this.#asleep) return ["The browser has paused the sound: click anywhere"];
+    if (this.#lag >= BEHIND_S) return ["Behind", `by ${Math.round(this.#lag)} s`];
     if (!this.#microphone) {
-      return `Reading: ${Math.floor((100 * this.#reached * this.#tape.rate) / this.#tape.length)} %`;
+      const share = (this.#reached * this.#tape.rate) / (this.#tape.length || 1);
+      return ["Reading", `${Math.floor(100 * share)} %`];
     }
-    return Date.now() - this.#loud > SILENT_MS ? "Listening, but no sound comes in" : "Listening";
+    return [Date.now() - this.#loud > SILENT_MS ? "Listening, but no sound comes in" : "Listening"];
   }
 }

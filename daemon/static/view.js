@@ -9,36 +9,57 @@ import { element, paragraph, part, words } from "./dom.js";
 
 const FLOOR_DB = -60; // of the level meter
 const AT_THE_END = 120; // pixels from the end of the page at which it follows the captions
+const PASSING_MS = 2_000; // of a word in passing
 
 export class View {
   #log = element("log");
   #live = element("live");
+  #status = element("status");
+  #figure = element("figure");
   #meter = element("meter");
   #notice = element("notice");
   #latest = element("latest");
   #follows = true; // the newest caption stays in sight
+  #said = ["", ""]; // the status, shown or not
+  #passing = 0; // the timer of a word in its place
+  #wrong = ""; // the newest notice, dismissed or not
 
   constructor() {
-    element("dismiss").onclick = () => this.notice(null);
+    element("dismiss").onclick = () => this.#dismiss();
     this.#latest.onclick = () => this.#toTheEnd();
     addEventListener("scroll", () => this.#look(), { passive: true });
     addEventListener("resize", () => this.#follows && this.#toTheEnd());
   }
 
-  /** @param {string} text */
-  status(text) {
-    const status = element("status");
-    if (status.textContent !== text) status.textContent = text; // or it would be read out again
+  /** @param {string} text @param {string} [figure] changes often: it is not read out */
+  status(text, figure = "") {
+    this.#said = [text, figure];
+    if (!this.#passing) this.#show();
+  }
+
+  /** @param {string} text stands in the place of the status for a moment */
+  mention(text) {
+    clearTimeout(this.#passing);
+    this.#status.textContent = text;
+    this.#figure.textContent = "";
+    this.#passing = setTimeout(() => {
+      this.#passing = 0;
+      this.#show();
+    }, PASSING_MS);
   }
 
   /**
-   * Say what is wrong, or with null nothing.
+   * Say what is wrong, or with null nothing. What is said already is not said again, nor what was
+   * dismissed, until it differs.
    * @param {Problem | null} problem
    * @param {{mild?: boolean}} [how] mild: it mends itself
    */
   notice(problem, { mild = false } = {}) {
-    this.#notice.hidden = !problem;
     this.#notice.classList.toggle("mild", mild);
+    const wrong = problem ? `${problem.message} ${problem.advice}` : "";
+    if (wrong === this.#wrong) return;
+    this.#wrong = wrong;
+    this.#notice.hidden = !problem;
     element("notice-title").textContent = problem?.message ?? "";
     element("notice-advice").textContent = problem?.advice ?? "";
   }
@@ -87,6 +108,17 @@ export class View {
     this.#log.replaceChildren();
     this.#live.replaceChildren();
     this.#settle();
+  }
+
+  #show() {
+    const [text, figure] = this.#said;
+    if (this.#status.textContent !== text) this.#status.textContent = text; // or it would be read out again
+    this.#figure.textContent = figure;
+  }
+
+  #dismiss() {
+    this.#notice.hidden = true;
+    element("listen").focus(); // the focus would be nowhere
   }
 
   #settle() {

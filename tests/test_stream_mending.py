@@ -1,0 +1,161 @@
+"""How the client library mends a connection that breaks, against a scripted daemon over real sockets."""
+
+import asyncio
+
+import pytest
+from msgspec import structs
+
+from clients import stream
+from clients.stream import ConnectionLostError, connect
+from streaming.protocol import (
+    Error,
+    Flush,
+    Flushed,
+    Heard,
+    Ready,
+    Resume,
+    ServerMessage,
+    Start,
+    Stop,
+)
+from tests.standin import Peer, closed, final, ready, standin
+from tests.test_stream import SECOND_START, START_OF_SPEECH, collect
+from tests.wire import until
+
+
+def resumable_ready(heard: int = 0) -> Ready:
+    limits = structs.replace(ready().limits, resume_seconds=60.0)
+    return structs.replace(ready(), key="k", heard=heard, limits=limits)
+
+
+async def test_a_broken_connection_is_mended() -> None:
+    """What was not heard is sent again, what was said twice is told once; nobody notices."""
+
+    async def script(peer: Peer) -> None:
+        if len(server.peers) == 1:
+            await peer.until(Start)
+            await peer.send(resumable_ready())
+            await peer.until(Flush)
+            await peer.send(START_OF_SPEECH, final("one"), Heard(bytes=2), SECOND_START)
+            await peer.until(bytes)
+            peer.websocket.transport.abort()
+            return
+        wish = await peer.receive()
+        assert wish == Resume(session="s1", key="k", finals=1, heard=2)
+        await peer.send(resumable_ready(heard=3), SECOND_START)
+        await peer.until(Stop)
+        await peer.send(final("two", utterance=1), closed(4))
+
+    messages: list[ServerMessage] = []
+    async with standin(script) as server, connect(server.url) as captions:
+        reading = asyncio.create_task(collect(aiter(captions), messages))
+        await captions.send(b"ab")
+        await captions.flush()
+        await until(lambda: SECOND_START in messages)
+        await captions.send(b"cdef")
+        await captions.stop()
+        await reading
+    assert messages == [
+        START_OF_SPEECH,
+        final("one"),
+        SECOND_START,
+        final("two", utterance=1),
+        closed(4),
+    ]
+    assert server.peers[1].audio == b"def"
+    assert server.peers[1].messages[1:] == [Stop()]
+
+
+async def test_a_session_that_is_gone_is_a_lost_connection() -> None:
+    """The daemon was restarted, say."""
+
+    async def script(peer: Peer) -> None:
+        first = await peer.receive()
+        if isinstance(first, Start):
+            await peer.send(resumable_ready())
+            await peer.until(bytes)
+            peer.websocket.transport.abort()
+            return
+        await peer.send(Error(code="bad_resume", message="no such session", fatal=False))
+        await peer.websocket.wait_closed()
+
+    async with standin(script) as server, connect(server.url) as captions:
+        await captions.send(b"..")
+        with pytest.raises(ConnectionLostError, match="no such session"):
+            await collect(aiter(captions), [])
+        with pytest.raises(ConnectionLostError):
+            await captions.send(b"..")
+
+
+async def test_a_daemon_that_hangs_up_with_a_code_means_it() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.until(Start)
+        await peer.send(resumable_ready())
+        await peer.websocket.close(1009, "too large")
+
+    async with standin(script) as server, connect(server.url) as captions:
+        with pytest.raises(ConnectionLostError, match="too large"):
+            await collect(aiter(captions), [])
+        assert len(server.peers) == 1
+
+
+async def test_a_flush_is_answered_once() -> None:
+    """Whatever the daemon repeats of it after the connection was mended."""
+    first, again, second = Flushed(at=0.1), Flushed(at=0.1), Flushed(at=0.2)
+
+    async def script(peer: Peer) -> None:
+        if len(server.peers) == 1:
+            await peer.until(Start)
+            await peer.send(resumable_ready())
+            await peer.until(Flush)
+            await peer.send(final("one"), first)
+            await peer.until(bytes)
+            peer.websocket.transport.abort()
+            return
+        await peer.receive()
+        await peer.send(resumable_ready(heard=2), again)  # of the history
+        await peer.until(Flush)
+        await peer.send(again)  # to the one that was sent again
+        await peer.until(Flush)
+        await peer.send(second)
+        await peer.until(Stop)
+        await peer.send(closed(4))
+
+    messages: list[ServerMessage] = []
+    async with standin(script) as server, connect(server.url) as captions:
+        reading = asyncio.create_task(collect(aiter(captions), messages))
+        await captions.send(b"ab")
+        await captions.flush()
+        await until(lambda: first in messages)
+        await captions.send(b"cd")
+        await captions.flush()
+        await captions.stop()
+        await reading
+    assert messages == [final("one"), first, second, closed(4)]
+
+
+async def test_a_connection_that_is_dead_without_a_word_is_mended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A router forgot it, say: no byte comes, not even a ping, and no error either."""
+    monkeypatch.setattr(stream, "SILENT_S", 0.2)
+
+    async def script(peer: Peer) -> None:
+        if len(server.peers) == 1:
+            await peer.until(Start)
+            await peer.send(resumable_ready())
+            await peer.websocket.wait_closed()
+            return
+        assert isinstance(await peer.receive(), Resume)
+        await peer.send(resumable_ready())
+        await peer.until(Stop)
+        await peer.send(final("heard after all"), closed(2))
+
+    messages: list[ServerMessage] = []
+    async with standin(script) as server, connect(server.url) as captions:
+        reading = asyncio.create_task(collect(aiter(captions), messages))
+        await captions.send(b"abcd")
+        await until(lambda: len(server.peers) == 2)
+        await captions.stop()
+        await reading
+    assert messages == [final("heard after all"), closed(2)]
