@@ -239,7 +239,7 @@ class Connection:
             self._seats.leave(seat, lost=True, how="its client had to leave")
             return
         self._sit_down(seat)
-        self._deaf = seat.winding_down
+        self._deaf = self._deaf or seat.winding_down
 
     def _expect_no_seat(self) -> None:
         if self._seat is not None:
