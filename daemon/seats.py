@@ -52,6 +52,11 @@ class Seats:
         """How many wait for their clients."""
         return len(self._waiting)
 
+    @property
+    def finishing(self) -> int:
+        """How many have no client, and finals that their transcripts await."""
+        return len(self._finishing)
+
     def open(self, start: Start, label: str, service: Service, client: Occupant) -> Seat:
         """Begin a session. Raises ProtocolError as `Seat` does."""
         seat = Seat(secrets.token_hex(4), label, start, service)

@@ -189,7 +189,8 @@ class Daemon:
             model=None if self._service is None else self._service.engine.name,
             drafter=None if self._service is None else self._service.engine.drafter,
             uptime=time.monotonic() - self._began,
-            full=len(self._admitted) >= self._config.max_sessions,
+            # Whoever has left what is still to be decoded has not left yet.
+            full=len(self._admitted) + self._seats.finishing >= self._config.max_sessions,
             late=facts.wait > self._config.max_lag_seconds,
         )
 

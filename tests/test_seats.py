@@ -270,6 +270,21 @@ async def test_of_lost_sessions_no_more_give_way_than_must(tmp_path: Path) -> No
         assert list(daemon._seats._waiting) == [second.session]
 
 
+async def test_who_has_left_finals_to_be_written_has_not_left(tmp_path: Path) -> None:
+    """Else work would pile up behind clients that come, talk and go."""
+    engine = ScriptedEngine()
+    engine.hold()
+    async with serving(engine, max_sessions=1, transcripts_dir=str(tmp_path)) as daemon:
+        async with calling(daemon) as client:
+            await client.say(Start(partials=False), sentence())
+            await until(engine.entered.is_set)
+            client.socket.transport.abort()
+        await until(lambda: daemon._seats.finishing == 1 and not daemon._admitted)
+        assert not daemon.health.ready
+        engine.release()
+        await until(lambda: daemon.health.ready)
+
+
 async def test_ones_own_lost_session_gives_way_before_anothers(tokens: str) -> None:
     """Whoever loses connections all the time pushes out nobody else's."""
     settings: dict[str, Any] = {"max_sessions": 2, "tokens_file": tokens}
