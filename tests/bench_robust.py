@@ -129,7 +129,8 @@ async def soak(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 async def vanish(running: Stage) -> None:
     """One session that leaves without a word, as soon as the daemon is not too busy for it."""
-    while not running.daemon.health.ready:  # transcripts await the finals of those who have left
+    # Transcripts await the finals of those who have left.
+    while not running.daemon.health.ready:  # noqa: ASYNC110 - there is no event to wait for
         await asyncio.sleep(0.05)
     async with running.client() as client:
         await client.say(START, sentence()[:80_000])
