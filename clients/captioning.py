@@ -9,6 +9,7 @@ import io
 import logging
 import os
 import signal
+import stat
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, closing, contextmanager, nullcontext, suppress
@@ -253,7 +254,7 @@ class Output(io.TextIOWrapper):
 
     def begin(self) -> None:
         """Give up what the file held before, if that has not been done."""
-        if not self._begun and self.seekable():
+        if not self._begun and stat.S_ISREG(os.fstat(self.fileno()).st_mode):
             self.buffer.truncate(0)
         self._begun = True
 

@@ -124,7 +124,10 @@ class Captions:
             await self._put(bytes(view[position : position + self.ready.limits.frame_bytes]))
 
     async def flush(self) -> None:
-        """End the current utterance now; the stream goes on. Raises as `send` does."""
+        """End the current utterance now; the stream goes on. Raises as `send` does.
+
+        The answer is a `Flushed` message: what was spoken before has its finals.
+        """
         if self._stopped:
             raise RuntimeError("the stream was stopped: nothing is left to flush")
         self._again, self._silent = self._silent, True

@@ -24,7 +24,7 @@ from streaming.segmenter import Detector, Settings
 
 ENVIRONMENT_PREFIX = "CAPTIOND_"
 ORIGIN = re.compile(
-    r"\*|null|[a-z][a-z0-9+.-]*://[^/\s]+/?", re.IGNORECASE
+    r"\*|null|[a-z][a-z0-9+.-]*://[^/\s*?#@]+/?", re.IGNORECASE
 )  # of a web page (RFC 6454)
 # Not keys of `Config`: the file to read; the address that this package's clients call, and their token.
 OTHER_VARIABLES = frozenset({"CAPTIOND_CONFIG", "CAPTIOND_URL", "CAPTIOND_TOKEN"})
@@ -162,7 +162,7 @@ class Config(Struct, frozen=True, kw_only=True):
         Meta(
             ge=200,
             le=10_000,
-            description="silence that ends an utterance; less, one of more than 15 s",
+            description="silence that ends an utterance; from 15 s on less and less",
         ),
     ] = _STREAMING.endpoint_silence_ms
     partial_interval_ms: Annotated[
@@ -281,7 +281,7 @@ def _convert(key: str, value: object, origin: str, *, strict: bool) -> Any:
     ):
         raise ConfigError(
             f"{origin} has {wrong[0]!r}; accepted is scheme://host or scheme://host:port, such as "
-            "https://example.org, and * for every page"
+            "https://example.org, null for pages without an origin, and * for every page"
         )
     return converted
 

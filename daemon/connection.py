@@ -5,6 +5,7 @@ and for time where a client sends faster than it may.
 
 What a client may get wrong, and what follows:
 
+    a start where there is no room (returning ones)   fatal `error`, close 1013
     bad text frame, audio or command out of order,    an `error` message; the session goes on
     unusable sound, a start with wrong values
     the tenth such error                              pending finals, fatal `error`, close 1008
@@ -122,6 +123,11 @@ class Connection:
         if self._seat is None or not self._seat.stopped:
             self._wind_down(SHUTTING_DOWN)
 
+    @property
+    def gone(self) -> bool:
+        """Whether it can be told nothing any more. For the seats."""
+        return self._ended
+
     async def give_way(self) -> None:
         """Close without a word, for the client has another connection; returns when all is left."""
         self._deaf = True
@@ -235,9 +241,6 @@ class Connection:
     async def _resume(self, wish: Resume) -> None:
         """Raises ProtocolError as `Seats.resume` does."""
         seat = await self._seats.resume(wish, self._label, self)
-        if self._ended and not seat.ended:  # while the session's last connection was being ended
-            self._seats.leave(seat, lost=True, how="its client had to leave")
-            return
         self._sit_down(seat)
         self._deaf = self._deaf or seat.winding_down
 

@@ -20,7 +20,8 @@ NO_STORE = {"Cache-Control": "no-store"}
 class Health:
     """The daemon at one moment.
 
-    sessions: those with a client; parked: those whose client is awaited back. model: None while it
+    sessions: those with a client; parked: those whose client is awaited back;
+    finishing: those that are over but for their transcripts. model: None while it
     loads. drafter: None without one. uptime: seconds. full: no session is free. late: a new one would wait too long.
     """
 
@@ -28,6 +29,7 @@ class Health:
     facts: Facts
     sessions: int
     parked: int
+    finishing: int
     totals: Totals
     model: str | None
     drafter: str | None
@@ -96,6 +98,7 @@ class Health:
             "uptime_seconds": round(self.uptime, 1),
             "sessions": self.sessions,
             "parked": self.parked,
+            "finishing": self.finishing,
             "waiting": facts.waiting,
             "running": facts.running,
             "lag_seconds": round(facts.lag, 3),

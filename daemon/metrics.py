@@ -80,6 +80,11 @@ class Metrics(Collector):
             ("captiond_ready", "1 while new sessions are welcome", health.ready),
             ("captiond_sessions", "Sessions with a client, or about to begin", health.sessions),
             ("captiond_sessions_parked", "Sessions whose client is awaited back", health.parked),
+            (
+                "captiond_sessions_finishing",
+                "Sessions that are over but for their transcripts",
+                health.finishing,
+            ),
             ("captiond_queue_waiting", "Utterances that wait for the model", facts.waiting),
             ("captiond_queue_running", "Utterances that the model works on", facts.running),
             ("captiond_oldest_final_seconds", "Age of the oldest unfinished final", facts.lag),

@@ -60,8 +60,9 @@ class Facts:
 
     waiting, running: requests. lag: age of the oldest unfinished final, in seconds. turn: seconds that
     the session which waits longest for its next final's turn has waited. idle: seconds since the
-    engine last got anything done, 0 with nothing to do, unless it will never do anything again. superseded, finals, partials, failed: requests
-    since the start, by what became of them; an early final that ran to its end is a partial.
+    engine last got anything done, 0 with nothing to do, unless it will never do anything again.
+    superseded, finals, partials, failed: requests since the start, by what became of them; an early
+    final that ran to its end is a partial.
     """
 
     waiting: int
@@ -112,7 +113,7 @@ class Scheduler:
     def submit(self, work: Work) -> None:
         """Queue `work` by the policy above."""
         with self._changed:
-            if not self._backlog and not self._running:
+            if not self._backlog and not self._running and not self._broken:
                 self._last_progress = time.monotonic()  # idleness was no lack of progress
             if work.final and self._promote(work):
                 return
@@ -133,6 +134,11 @@ class Scheduler:
                 return True
         return False
 
+    @property
+    def _broken(self) -> bool:
+        """Whether the thread has ended of itself."""
+        return self._warm.done() and not self._thread.is_alive()
+
     def cancel(self, session: str) -> None:
         """Forget the session's queued work and free the slots of its running work."""
         with self._changed:
@@ -152,13 +158,12 @@ class Scheduler:
                 oldest.append(self._backlog.oldest_final)
             turn = self._backlog.oldest_turn
             waiting, running = len(self._backlog), len(self._running)
-            broken = self._warm.done() and not self._thread.is_alive()
             return Facts(
                 waiting=waiting,
                 running=running,
                 lag=now - min(oldest, default=now),
                 turn=0.0 if turn is None else now - turn,
-                idle=now - self._last_progress if waiting or running or broken else 0.0,
+                idle=now - self._last_progress if waiting or running or self._broken else 0.0,
                 superseded=self._backlog.superseded,
                 finals=self._finals,
                 partials=self._partials,

@@ -1,7 +1,7 @@
 """All sessions: who has a seat, whose seat waits for a lost client, and when a seat is given up.
 
 Bounded: a seat waits `resume_seconds`, and gives way to a new session when there are more seats than
-`max_sessions`, the longest lost first.
+`max_sessions`, first one of the newcomer's own, then the longest lost.
 """
 
 import asyncio
@@ -24,6 +24,10 @@ UNKNOWN = (
 
 class Occupant(Client, Protocol):
     """A seat's client that can be asked to leave."""
+
+    @property
+    def gone(self) -> bool:
+        """Whether it can be told nothing any more."""
 
     async def give_way(self) -> None:
         """Leave; returns when the seat has been left."""
@@ -80,6 +84,8 @@ class Seats:
         while (occupant := self._occupants.get(seat.name)) is not None:
             await occupant.give_way()
             seat = self._claimed(wish, label)
+        if client.gone:  # meanwhile: the session waits for its next attempt
+            raise ProtocolError("bad_resume", "this connection is over; try again on another one")
         if wish.heard > seat.heard_bytes:
             raise ProtocolError(
                 "bad_resume",

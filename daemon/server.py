@@ -185,6 +185,7 @@ class Daemon:
             facts=facts,
             sessions=len(self._admitted),
             parked=self._seats.waiting,
+            finishing=self._seats.finishing,
             totals=self._metrics.totals,
             model=None if self._service is None else self._service.engine.name,
             drafter=None if self._service is None else self._service.engine.drafter,

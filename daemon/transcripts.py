@@ -28,7 +28,9 @@ from streaming.protocol import Closed, Final, encode
 logger = logging.getLogger(__name__)
 
 MIB = 2**20
-MOST_PENDING = 1_000  # pieces that a disk has not taken; beyond them the oldest are given up
+MOST_PENDING = (
+    1_000  # pieces that a disk has not taken: refused ones of a session, in all those asked for
+)
 TAIL = 2**16  # bytes in which a broken last piece is looked for
 PIECE_END = {".jsonl": b"\n", ".srt": b"\n\n", ".vtt": b"\n\n"}
 NAME = re.compile(r"\d{4}-\d\d-\d\dT\d{6}Z-[0-9a-f]{8}(\.\d+)?\.(jsonl|srt|vtt)")
@@ -37,7 +39,7 @@ NAME = re.compile(r"\d{4}-\d\d-\d\dT\d{6}Z-[0-9a-f]{8}(\.\d+)?\.(jsonl|srt|vtt)"
 class Transcripts:
     """The folder, its thread, and the promise to keep it within `keep_mb`.
 
-    failed: called in the thread for each write that fails. Raises ConfigError where the folder cannot
+    failed: called, in any thread, for each piece that is not written now. Raises ConfigError where the folder cannot
     be written to.
     """
 
@@ -49,6 +51,7 @@ class Transcripts:
         self.failed = failed
         self._open: set[Path] = set()
         self._room = threading.Semaphore(MOST_PENDING)
+        self._takes = True
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o750)
             for path in self._files():
@@ -71,8 +74,8 @@ class Transcripts:
         """Begin the transcript of `session`; `about` stands in its first line."""
         return Transcript(self, session, datetime.now(UTC), about)
 
-    def submit_last(self, work: Callable[[], object]) -> None:
-        """Have the thread do what ends a transcript, however much it has to do."""
+    def submit_anyway(self, work: Callable[[], object]) -> None:
+        """Have the thread begin or end a transcript, however much it has to do."""
         self._thread.submit(work)
 
     def submit(self, work: Callable[[], object]) -> None:
@@ -81,8 +84,14 @@ class Transcripts:
         For a disk that hangs, and takes nothing at all, no more is remembered than for one that refuses.
         """
         if not self._room.acquire(blocking=False):
+            if self._takes:
+                logger.error("the disk of %s takes nothing: transcripts have gaps", self.folder)
+            self._takes = False
             self.failed()
             return
+        if not self._takes:
+            logger.info("the disk of %s takes transcripts again", self.folder)
+        self._takes = True
         self._thread.submit(work).add_done_callback(lambda _: self._room.release())
 
     def stop(self) -> None:
@@ -92,7 +101,7 @@ class Transcripts:
     def opened(self, paths: Iterable[Path]) -> None:
         """These are written to, and stay; others may have to go. In the thread."""
         self._open.update(paths)
-        sizes = {path: size for path in sorted(self._files()) if (size := _size(path))}
+        sizes = {path: size for path in sorted(self._files()) if (size := _size(path)) is not None}
         total = sum(sizes.values())
         for path, size in sizes.items():
             if total <= self.keep_bytes:
@@ -133,7 +142,7 @@ class Transcript:
         self._well = True
         first = {"type": "session", "session": session, "began": began.isoformat(), **about}
         head = msgspec.json.encode(first).decode() + "\n"
-        home.submit(lambda: self._write({".jsonl": head}))
+        home.submit_anyway(lambda: self._write({".jsonl": head}))
 
     def final(self, final: Final) -> None:
         """Write a final."""
@@ -144,7 +153,7 @@ class Transcript:
     def close(self, closed: Closed | None) -> None:
         """The session is over; `closed` where it came to its end."""
         last = {".jsonl": encode(closed) + "\n"} if closed is not None else {}
-        self._home.submit_last(lambda: self._close(last))
+        self._home.submit_anyway(lambda: self._close(last))
 
     def _write(self, pieces: dict[str, str]) -> None:
         for kind, piece in pieces.items():
@@ -204,12 +213,12 @@ class Transcript:
         self._end_part()
 
 
-def _size(path: Path) -> int:
-    """In bytes; 0 where somebody has removed it."""
+def _size(path: Path) -> int | None:
+    """In bytes; None where somebody has removed it."""
     try:
         return path.stat().st_size
     except OSError:
-        return 0
+        return None
 
 
 class _File:

@@ -25,8 +25,9 @@ Heads = tuple[tuple[int, int], ...]  # (layer, head)
 MEDIAN = 7  # encoder states over which the attention is smoothed
 SECONDS_PER_STATE = SAMPLES_PER_STATE / SAMPLE_RATE
 # Left alone, the path shares the pauses out among the words. So it leads through the sound alone: a state
-# is in a pause where it is this much softer than the loudest one.
+# is in a pause where it is this much softer than the loud ones: those of LOUD, for a bump is louder yet.
 PAUSE_DB = 35
+LOUD = 0.95
 UNSPACED = frozenset({"zh", "ja", "th", "lo", "my", "yue"})  # languages that write no spaces
 
 
@@ -214,7 +215,7 @@ def sounding(audio: NDArray[np.float32]) -> NDArray[np.int64]:
     """
     padded = np.pad(audio, (0, -len(audio) % SAMPLES_PER_STATE)).astype(np.float64)
     power = np.square(padded).reshape(-1, SAMPLES_PER_STATE).mean(1)
-    return np.flatnonzero(power >= power.max() * 10 ** (-PAUSE_DB / 10))
+    return np.flatnonzero(power >= np.quantile(power, LOUD) * 10 ** (-PAUSE_DB / 10))
 
 
 def timed_words(

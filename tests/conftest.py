@@ -22,6 +22,7 @@ SLOW = {
     "test_packaging",
     "test_page_browser",
     "test_page_looks",
+    "test_page_scripts",
     "test_page_troubles",
     "test_phases",
     "test_quantised",

@@ -180,6 +180,12 @@ def test_pauses_are_in_no_word() -> None:
     assert len(sounding(audio + 0.01)) == 50, "under noise"
 
 
+def test_a_bump_makes_no_pause_of_soft_speech() -> None:
+    audio = np.full(100 * 320, 0.01, np.float32)
+    audio[60 * 320 : 61 * 320] = 0.9
+    assert len(sounding(audio)) == 100
+
+
 @given(arrays(np.float32, st.integers(1, 3_000), elements=st.floats(-1, 1, width=32)))
 def test_some_state_sounds_whatever_the_audio(audio: np.ndarray) -> None:
     sound = sounding(audio)

@@ -15,6 +15,7 @@ from msgspec import structs
 from clients.captioning import Interrupt, exit_status
 from clients.file import add_arguments, run
 from streaming.protocol import Error, Start, Stop
+from tests.fakes import PATIENCE
 from tests.standin import Peer, closed, final, ready, standin_thread
 from tests.test_file import RATE, Capture, caption, piped, wav
 
@@ -133,6 +134,11 @@ def test_an_output_outlives_a_run_that_fails(tmp_path: Path, capsys: Capture) ->
     assert output.read_text() == ""
 
 
+def test_a_device_is_an_output_too(tmp_path: Path) -> None:
+    with standin_thread() as server:
+        assert caption(server, wav(tmp_path / "a.wav"), "--output", os.devnull) == 0
+
+
 def test_a_recording_is_not_written_over(tmp_path: Path, capsys: Capture) -> None:
     audio = wav(tmp_path / "a.wav")
     before = audio.read_bytes()
@@ -163,8 +169,17 @@ def test_an_interrupt_ends_the_wait_for_a_daemon(tmp_path: Path, capsys: Capture
     """One that accepts, and answers nothing."""
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         url = f"ws://127.0.0.1:{deaf.getsockname()[1]}"
-        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+        def interrupt() -> None:
+            with deaf.accept()[0]:
+                os.kill(os.getpid(), signal.SIGINT)
+                over.wait(PATIENCE)
+
+        over, interrupting = threading.Event(), threading.Thread(target=interrupt)
+        interrupting.start()
         assert caption(url, wav(tmp_path / "a.wav")) == 130
+        over.set()
+        interrupting.join()
     assert "interrupted before a session began" in capsys.readouterr().err
 
 

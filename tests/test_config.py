@@ -145,6 +145,7 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
         "HTTP://Example.org:8080",
         "http://[::1]:3000",
         "chrome-extension://abc",
+        "null",
         "*",
     ],
 )

@@ -26,6 +26,7 @@ def health(**changes: Any) -> Health:
         "facts": FACTS,
         "sessions": 2,
         "parked": 0,
+        "finishing": 0,
         "totals": Totals(),
         "model": "base",
         "drafter": None,

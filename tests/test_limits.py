@@ -113,11 +113,11 @@ async def test_who_waits_for_finals_is_not_idle() -> None:
 async def test_an_empty_frame_is_a_sign_of_life() -> None:
     """For clients that send no sound while nobody speaks."""
     async with (
-        serving(ScriptedEngine(), idle_seconds=0.7) as daemon,
+        serving(ScriptedEngine(), idle_seconds=1.5) as daemon,
         calling(daemon) as client,
     ):
         await client.say(Start(partials=False), sentence())
-        for _ in range(15):
+        for _ in range(30):
             await asyncio.sleep(0.1)  # in all, twice as long
             await client.say(b"")
         assert len(daemon._seats) == 1
@@ -141,11 +141,11 @@ async def test_a_session_ends_when_its_time_is_over() -> None:
 async def test_who_has_said_stop_has_the_time_that_its_finals_take() -> None:
     engine = ScriptedEngine()
     engine.hold()
-    async with serving(engine, max_session_seconds=0.5) as daemon, calling(daemon) as client:
+    async with serving(engine, max_session_seconds=1.5) as daemon, calling(daemon) as client:
         await client.say(Start(partials=False), sentence(), Stop())
         ready = await client.hear_until(Ready)
         await until(lambda: daemon._seats._seats[ready.session].stopped)
-        await asyncio.sleep(0.7)
+        await asyncio.sleep(1.7)
         engine.release()
         assert await client.hang_up() == (1000, "")
         assert client.all(Final)

@@ -274,6 +274,8 @@ async def test_an_engine_that_cannot_be_emptied_ends_the_thread_and_shows_as_a_s
             clients.scheduler.cancel(session)
         assert clients.scheduler.facts().waiting == 0
         assert clients.scheduler.facts().idle > idle
+        clients.submit("e0f")
+        assert clients.scheduler.facts().idle > idle
 
 
 async def test_a_request_that_the_engine_refuses_fails_alone() -> None:

@@ -176,6 +176,7 @@ async def test_health_counts() -> None:
         "uptime_seconds": body["uptime_seconds"],
         "sessions": 1,
         "parked": 0,
+        "finishing": 0,
         "waiting": 0,
         "running": 0,
         "lag_seconds": 0.0,

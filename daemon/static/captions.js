@@ -26,7 +26,6 @@ export class Captions {
   #spoken = new Map();
   #session = 0; // seconds: where the running session's time begins
   #next = 0; // the first utterance of the session without a final
-
   #most;
 
   /** @param {number} [most] lines kept; beyond it the oldest go */

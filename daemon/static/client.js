@@ -32,6 +32,7 @@ const LONGEST_PAUSE_S = 10; // whatever the service asks for: somebody waits for
 const STEADY_MS = 30_000; // a connection that lasted so long was no failure
 const MOST_FAILURES = 5;
 const SILENCE_MS = 25_000; // of a daemon that owes an answer, until the connection is taken for dead
+const RETURN_MS = 8_000; // for the first message of a connection that resumes
 const OWED_S = 2; // of sound that it has not said to have: above it, it owes an answer
 
 /**
@@ -175,6 +176,8 @@ export class Client {
       this.#greet();
     };
     socket.onmessage = ({ data }) => this.#receive(JSON.parse(data));
+    // The way back may lead nowhere, and the session does not wait for long.
+    if (this.#course.session) this.#silence = setTimeout(() => this.#leave(), RETURN_MS);
     /** @type {number} */
     const code = await new Promise((resolve) => {
       socket.onclose = (event) => resolve(event.code);

@@ -84,7 +84,7 @@ export class Course {
       this.cursor = this.#confirmed = this.#base + ready.heard / SAMPLE_BYTES;
       return { resumed: true, lost: 0 };
     }
-    const lost = Math.max(0, this.#tape.start - Math.max(this.cursor, this.#settled));
+    const lost = Math.max(0, this.#tape.start - this.#settled);
     this.#base = this.cursor = this.#confirmed = Math.max(this.#settled, this.#tape.start);
     this.#finals = 0;
     this.#pass = ready.key && { session: ready.session, key: ready.key };
