@@ -457,6 +457,22 @@ async def test_a_service_that_refuses_is_asked_less_and_less_often(
     assert seen["end"] == "done"
 
 
+async def test_a_way_back_that_leads_nowhere_is_left(page: Page) -> None:
+    """In time for another: the session is not kept for long."""
+    scenario = """
+        const { client, end } = start(new Tape(16_000));
+        await pass(0);
+        sockets[0].say(ready(0));
+        sockets[0].onclose({ code: 1006 });
+        await pass(8_400); // half a second of it is a pause
+        const before = sockets.length;
+        await pass(1_200);
+        client.abandon();
+        return [before, sockets.length, await end()];
+    """
+    assert await meet(page, scenario) == [2, 3, "done"]
+
+
 @pytest.mark.parametrize(
     ("key", "end", "sockets"),
     [("secret", "goes on", 9), (None, "The service fails again and again.", 5)],
@@ -469,7 +485,7 @@ async def test_a_session_that_is_resumed_may_be_cut_as_often_as_it_likes(
     scenario = """
         const { client, end } = start(new Tape(16_000));
         for (let count = 0; count < 8; count++) {
-            await pass(10_000);
+            await pass(8_300);
             const socket = sockets.at(-1);
             socket.say(ready(0, argument));
             socket.onclose({ code: 1006 });
