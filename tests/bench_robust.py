@@ -26,7 +26,7 @@ import msgspec
 import numpy as np
 import psutil
 from websockets.asyncio.client import ClientConnection
-from websockets.exceptions import ConnectionClosed, ProtocolError
+from websockets.exceptions import ConnectionClosed, InvalidStatus, ProtocolError
 from websockets.frames import Frame, Opcode
 
 from clients.stream import Captions, connect
@@ -128,20 +128,25 @@ async def soak(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 
 async def vanish(running: Stage) -> None:
-    """One session that leaves without a word, as soon as the daemon is not too busy for it."""
-    # Transcripts await the finals of those who have left.
-    while not running.daemon.health.ready:  # noqa: ASYNC110 - there is no event to wait for
-        await asyncio.sleep(0.05)
-    async with running.client() as client:
-        await client.say(START, sentence()[:80_000])
-        await client.hear()
-        client.socket.transport.abort()
+    """One session that leaves without a word, as soon as the daemon is not too busy for it.
+
+    Transcripts await the finals of those who have left, so that it may well be.
+    """
+    while True:
+        try:
+            async with running.client() as client:
+                await client.say(START, sentence()[:80_000])
+                await client.hear()
+                client.socket.transport.abort()
+                return
+        except InvalidStatus:
+            await asyncio.sleep(0.2)
 
 
 async def quiet(running: Stage) -> None:
     """Until nothing is left of any session, its transcript's files included."""
     daemon = running.daemon
-    while daemon._listener.sockets or len(daemon._seats):  # noqa: ASYNC110 - as above
+    while daemon._listener.sockets or len(daemon._seats):  # noqa: ASYNC110 - there is no event to wait for
         await asyncio.sleep(0.05)
     assert daemon._transcripts is not None
     written = asyncio.get_running_loop().create_future()
