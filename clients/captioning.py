@@ -176,7 +176,11 @@ def add_caption_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     url = os.environ.get("CAPTIOND_URL", DEFAULT_URL)
     add("--url", default=url, help="the daemon (variable CAPTIOND_URL; now %(default)s)")
-    add("--format", choices=list(FORMATS), default="text", help="of the output (default: text)")
+    add(
+        "--format",
+        choices=list(FORMATS),
+        help="of the output (default: as --output ends, in .srt, .vtt or .json, else text)",
+    )
     add("--output", metavar="FILE", help="where to write (default: standard output)")
     add(
         "--partials",
@@ -270,6 +274,8 @@ def run_verb(
     verb: Callable[[argparse.Namespace, Screen], Coroutine[Any, Any, int]],
 ) -> int:
     """Open the output, run the verb, leave the terminal clean. The exit status."""
+    ending = Path(args.output or "").suffix.lower().removeprefix(".")
+    args.format = args.format or (ending if ending in FORMATS else "text")
 
     def program() -> int:
         with Output(args.output) if args.output else nullcontext(sys.stdout) as out:

@@ -61,12 +61,17 @@ def open_file(name: str) -> Iterator[Audio]:
         raise SourceError(f"{name}: no such file") from None
     except OSError as error:
         raise SourceError(f"{name}: cannot be read ({error.strerror})") from error
+    if path.is_dir():
+        raise SourceError(f"{name}: is a folder; name the files in it")
     if path.suffix.lower() == ".raw":
         raise SourceError(f"{name}: raw audio has no header; pipe it in, with - and --rate")
     try:
         file = soundfile.SoundFile(path)
     except (soundfile.LibsndfileError, OSError) as error:
-        raise SourceError(f"{name}: not audio that can be read ({error})") from error
+        raise SourceError(
+            f"{name}: not audio that can be read ({error}); ffmpeg may know it: "
+            f"ffmpeg -i {name} -ac 1 -ar 16000 -f s16le - | captiond file -"
+        ) from error
     with file:
         if not file.frames:
             raise SourceError(f"{name}: holds no audio")
@@ -153,8 +158,13 @@ async def _caption_audio(
         await speak(captions, audio, realtime=args.pace == "realtime")
 
     start = start_of(args, screen, audio.encoding, audio.rate, audio.channels)
+    before = screen.captions
     async with aclosing(audio.blocks):
         await caption(args.url, start, feed, screen, interrupt)
+    if screen.captions == before and not interrupt.status:
+        form = f"{audio.encoding}, {audio.rate} Hz, {audio.channels} channel(s)"
+        doubt = f"; is it really raw audio, {form}?" if audio.name == "-" else ""
+        screen.tell(f"{audio.name}: no words were heard in it{doubt}")
 
 
 def _playable(names: Sequence[str], screen: Screen) -> list[str]:

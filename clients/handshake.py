@@ -161,7 +161,7 @@ async def _open(address: Address, query: dict[str, str]) -> Attentive:
             create_connection=Attentive,
         )
     except InvalidStatus as error:
-        raise _refusal(url, error.response) from error
+        raise _refusal(address, error.response) from error
     except ssl.SSLCertVerificationError as error:
         raise ConnectError(
             f"the certificate of {url} is not to be trusted ({error.verify_message}); where it is "
@@ -219,14 +219,16 @@ def decode(data: str | bytes) -> ServerMessage:
         ) from error
 
 
-def _refusal(url: str, response: Response) -> StreamError:
+def _refusal(address: Address, response: Response) -> StreamError:
     """An HTTP status in place of a websocket: some are a daemon's own, with its reason."""
     kinds = response.headers.get_all("Content-Type")
     plain = all(kind.startswith("text/plain") for kind in kinds)
     body = (response.body or b"").decode(errors="replace").strip()[:300] if plain else ""
     reason = body or response.reason_phrase or "no reason given"
+    url = address.url
     if response.status_code == 401:
-        return RefusedError(f"{url} wants a token (variable CAPTIOND_TOKEN): {reason}")
+        what = "wants a token" if address.token is None else "does not know this token"
+        return RefusedError(f"{url} {what}: captiond takes it from the variable CAPTIOND_TOKEN")
     if response.status_code == 403:
         return RefusedError(f"{url} refused: {reason}")
     if response.status_code not in TRY_AGAIN:

@@ -92,13 +92,14 @@ def described(figures: dict[str, Any]) -> list[tuple[str, str]]:
     """The figures in words, a name and a text each."""
     hours, seconds = divmod(round(figures["uptime_seconds"]), 3600)
     parked = f", {figures['parked']} awaited back" if figures["parked"] else ""
+    drafter = f", drafter {figures['drafter']}" if figures["drafter"] else ""
     decoded = (
         f"{figures['finals']} finals, {figures['partials']} partials, "
         f"{figures['superseded']} partials left out, {figures['failed']} failed"
     )
     return [
         ("status", figures["status"] + ("" if figures["ready"] else ", takes no new session")),
-        ("model", " with ".join(filter(None, [figures["model"], figures["drafter"]])) or "loading"),
+        ("model", (figures["model"] or "loading") + drafter),
         ("up", f"{hours} h {seconds // 60} min"),
         ("sessions", f"{figures['sessions']}{parked}; {figures['started']} so far"),
         ("returns", f"{figures['resumed']} resumed, {figures['refused']} refused"),

@@ -78,11 +78,13 @@ class Screen:
 
     The live line shows the newest partial, its stable part plain and the rest dim, and is wiped
     before anything else is written. troubles: how many error messages the daemon has sent.
+    captions: how many finals with words.
     """
 
     def __init__(self, name: str, form: Format, out: TextIO, err: TextIO) -> None:
         self.live = err.isatty()
         self.troubles = 0
+        self.captions = 0
         self._name = name
         self._format = form
         self._out = out
@@ -101,6 +103,7 @@ class Screen:
             case Partial():
                 self._partial = message
             case Final():
+                self.captions += bool(message.text.strip())
                 if self._partial is not None and self._partial.utterance <= message.utterance:
                     self._partial = None
             case Ready() | Closed():

@@ -6,6 +6,7 @@ No policy of its own.
 import argparse
 import asyncio
 import faulthandler
+import ipaddress
 import logging
 import os
 import signal
@@ -62,6 +63,11 @@ def run(args: argparse.Namespace) -> int:
         2
     )  # standard error; the watchdog aborts: the log then has what every thread was doing
     os.environ.setdefault("GOMP_SPINCOUNT", SPINS)
+    if not (settings.tokens_file or inherited or _is_loopback(settings.host)):
+        logger.warning(
+            "listening on %s without tokens_file: whoever reaches the port can use this captiond",
+            settings.host,
+        )
     logger.info("starting with the model %s; clients are welcome when it is loaded", settings.model)
     # Help and wrong settings are answered without the seconds that torch takes to import.
     from daemon.listener import ListenError  # noqa: PLC0415
@@ -194,6 +200,14 @@ def physical_cores(topology: Path = TOPOLOGY) -> int:
         siblings = topology / f"cpu{cpu}" / "topology" / "thread_siblings_list"
         cores.add(siblings.read_text() if siblings.is_file() else str(cpu))
     return len(cores)
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether this machine alone can reach an address; names but localhost are not looked up."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _fail(message: str, status: int) -> int:

@@ -116,7 +116,7 @@ def test_an_output_outlives_a_run_that_fails(tmp_path: Path, capsys: Capture) ->
     """It is written anew with the first caption, or when there was none to write."""
     output, audio = tmp_path / "old.srt", wav(tmp_path / "a.wav")
     output.write_text("of yesterday")
-    words = audio, "--format", "srt", "--output", output
+    words = audio, "--output", output  # whose ending names the format
     assert caption("ws://127.0.0.1:1", *words) == 1
     assert output.read_text() == "of yesterday"
     with standin_thread() as server:

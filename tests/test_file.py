@@ -106,7 +106,7 @@ def test_files_follow_each_other_and_bad_ones_do_not_stop_them(
             "notes.wav: not audio",
             "empty.wav: holds no audio",
             "samples.raw: raw audio has no header",
-            ": not audio",
+            ": is a folder",
         ],
         strict=True,
     ):
@@ -305,3 +305,16 @@ def test_the_sample_is_what_the_demo_needs() -> None:
     lines = (clients / "sample.txt").read_text(encoding="utf-8").splitlines()
     assert len(lines) > 5
     assert all(lines)
+
+
+def test_a_file_without_words_is_told(tmp_path: Path, capsys: Capture) -> None:
+    async def silent(peer: Peer) -> None:
+        await peer.open()
+        await peer.until(Stop)
+        await peer.send(final(""), closed())
+
+    with standin_thread(silent) as server:
+        assert caption(server, wav(tmp_path / "a.wav")) == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "a.wav: no words were heard in it" in err

@@ -15,7 +15,7 @@ from clients.stream import connect
 from daemon import cli
 from daemon.config import Config
 from daemon.manager import Manager
-from daemon.serve import physical_cores, serve
+from daemon.serve import _is_loopback, physical_cores, serve
 from daemon.server import Daemon
 from model.load import load
 from model.trained import save_network
@@ -123,3 +123,11 @@ def test_hardware_threads_of_one_core_count_once(
         (folder / "thread_siblings_list").write_text(text + "\n")
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3})
     assert physical_cores(tmp_path) == cores
+
+
+@pytest.mark.parametrize(
+    ("host", "alone"),
+    [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("box", False)],
+)
+def test_who_can_reach_an_address(host: str, *, alone: bool) -> None:
+    assert _is_loopback(host) is alone

@@ -36,10 +36,10 @@ async def test_a_daemon_that_is_well(capsys: pytest.CaptureFixture[str]) -> None
 
 async def test_what_drafts_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     engine = ScriptedEngine()
-    engine.drafter = "base.safetensors"
+    engine.drafter = "base"
     async with serving(engine) as daemon:
         await asyncio.to_thread(status.run, arguments(f"ws://127.0.0.1:{daemon.port}"))
-    assert "model        scripted with base.safetensors\n" in capsys.readouterr().out
+    assert "model        scripted, drafter base\n" in capsys.readouterr().out
 
 
 async def test_a_daemon_that_is_not_well_is_another_exit_status(
