@@ -37,7 +37,7 @@ DEFINITIONS = {
     "utterances; files without any utterance",
     "non_speech": "seconds in utterances for each minute of sound, and how many utterances",
     "end_late": "test-other files with non-speech mixed under them that goes on for 1.5 s: end of the "
-    "last utterance minus end of the file, in seconds; 1.5 is never",
+    "last utterance minus end of the file, in seconds; from 1.5 on it did not end before the sound",
     "ms_per_second": "processing time for a second of audio, segmenter included",
 }
 SPEECH = {
