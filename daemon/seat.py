@@ -85,8 +85,7 @@ class Seat:
         keeps = start.resumable and service.config.resume_seconds > 0
         self.key = secrets.token_urlsafe(16) if keeps else None
         self.client: Client | None = None
-        self._attached = False  # ever before
-        self._returned = False
+        self._attachments = 0  # more than one: its client was lost, and came back
         self.winding_down = False  # whatever the client still says is ignored
         self.heard_bytes = 0  # of the audio, as the client counts it
         self.stopped = False  # the client said that its audio is over
@@ -155,9 +154,8 @@ class Seat:
         Raises LookupError where that is not known any more, or not yet.
         """
         missed = self._history.after(finals)
-        self._returned = self._attached
-        self._service.metrics.totals.resumed += self._returned
-        self._attached = True
+        self._service.metrics.totals.resumed += self._attachments > 0
+        self._attachments += 1
         self.client = client
         client.tell(self._ready())
         for message in missed:
@@ -183,7 +181,7 @@ class Seat:
 
         Of a client that came back: it may not know that the stop behind it was heard.
         """
-        if not self.ended and not (self.stopped and self._returned):
+        if not self.ended and not (self.stopped and self._attachments > 1):
             self._follow(self._session.flush)
 
     def stop(self) -> None:

@@ -271,9 +271,8 @@ class Daemon:
             return guest
         if self._inherited:
             await self._warmth()
-        taken = Counter(self._admitted.values())[guest]
         returning = self._returns(request, guest)
-        refusal = crowded(self.health, self._config, of_token=taken, returning=returning)
+        refusal = self._crowded(guest, returning=returning)
         if refusal is not None:
             return refusal
         # The task that opens this connection ends with it, also if it never comes to the handler.
@@ -284,6 +283,11 @@ class Daemon:
             self._returning.add(socket)
         task.add_done_callback(lambda _: self._admitted.pop(socket, None))
         return None
+
+    def _crowded(self, label: str, *, returning: bool = False) -> Refusal | None:
+        """Why there is no room now for a client whose token is called `label`, if so."""
+        taken = Counter(self._admitted.values())[label]
+        return crowded(self.health, self._config, of_token=taken, returning=returning)
 
     def _returns(self, request: Request, label: str) -> bool:
         """Whether the client says that it comes back to a session of its own."""
@@ -298,8 +302,7 @@ class Daemon:
         if socket not in self._returning:
             return ""
         label = self._admitted.pop(socket)  # the room is for itself
-        taken = Counter(self._admitted.values())[label]
-        refusal = crowded(self.health, self._config, of_token=taken, returning=False)
+        refusal = self._crowded(label)
         self._admitted[socket] = label
         if refusal is None:
             self._returning.discard(socket)
@@ -367,8 +370,7 @@ class Daemon:
         guest = stranger(request.headers, self._tokens, self._config.allowed_origins)
         if isinstance(guest, Refusal):
             return guest.reply
-        taken = Counter(self._admitted.values())[guest]
-        refusal = crowded(self.health, self._config, of_token=taken, returning=False)
+        refusal = self._crowded(guest)
         if refusal is not None:
             return refusal.reply
         text = f"this is captiond: connect by websocket, subprotocol {SUBPROTOCOL}\n"

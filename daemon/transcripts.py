@@ -28,9 +28,8 @@ from streaming.protocol import Closed, Final, encode
 logger = logging.getLogger(__name__)
 
 MIB = 2**20
-MOST_PENDING = (
-    1_000  # pieces that a disk has not taken: refused ones of a session, in all those asked for
-)
+# Pieces that a disk has not taken: of each session those that it refused, and of all those it has yet to try.
+MOST_PENDING = 1_000
 TAIL = 2**16  # bytes in which a broken last piece is looked for
 PIECE_END = {".jsonl": b"\n", ".srt": b"\n\n", ".vtt": b"\n\n"}
 NAME = re.compile(r"\d{4}-\d\d-\d\dT\d{6}Z-[0-9a-f]{8}(\.\d+)?\.(jsonl|srt|vtt)")
@@ -39,8 +38,8 @@ NAME = re.compile(r"\d{4}-\d\d-\d\dT\d{6}Z-[0-9a-f]{8}(\.\d+)?\.(jsonl|srt|vtt)"
 class Transcripts:
     """The folder, its thread, and the promise to keep it within `keep_mb`.
 
-    failed: called, in any thread, for each piece that is not written now. Raises ConfigError where the folder cannot
-    be written to.
+    failed: called, in any thread, for each piece that is not written now. Raises ConfigError where the
+    folder cannot be written to.
     """
 
     def __init__(

@@ -46,6 +46,16 @@ async def begin(client: Client, audio: bytes) -> Ready:
     return await client.hear_until(Ready)
 
 
+async def begin_and_stop(daemon: Daemon, *before_stop: Flush) -> Ready:
+    """A session whose client has vanished when its stop had been heard."""
+    async with calling(daemon) as client:
+        ready = await begin(client, sentence())
+        await client.say(*before_stop, Stop())
+        await until(lambda: daemon._seats._seats[ready.session].stopped)
+        await lose(daemon, client)
+    return ready
+
+
 async def lose(daemon: Daemon, client: Client) -> None:
     before = daemon._seats.waiting
     client.socket.transport.abort()
@@ -133,11 +143,7 @@ async def test_a_client_lost_after_stop_gets_its_finals_and_closed() -> None:
     engine = ScriptedEngine()
     engine.hold()
     async with serving(engine, resume_seconds=900.0) as daemon:
-        async with calling(daemon) as client:
-            ready = await begin(client, sentence())
-            await client.say(Stop())
-            await until(lambda: daemon._seats._seats[ready.session].stopped)
-            await lose(daemon, client)
+        ready = await begin_and_stop(daemon)
         engine.release()
         await until(lambda: daemon._seats._seats[ready.session].ended)
         async with calling(daemon) as client:
@@ -153,11 +159,7 @@ async def test_who_comes_back_may_say_flush_and_stop_again() -> None:
     engine = ScriptedEngine()
     engine.hold()
     async with serving(engine, resume_seconds=900.0) as daemon:
-        async with calling(daemon) as client:
-            ready = await begin(client, sentence())
-            await client.say(Flush(), Stop())
-            await until(lambda: daemon._seats._seats[ready.session].stopped)
-            await lose(daemon, client)
+        ready = await begin_and_stop(daemon, Flush())
         async with calling(daemon) as client:
             await client.say(wish(ready), Flush(), Stop(), RESUMABLE)
             await client.hear_until(Error)  # all before that start has been heard
