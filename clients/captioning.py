@@ -18,8 +18,8 @@ from types import FrameType, TracebackType
 from typing import Any, Self, get_args
 
 import clients.stream
+from clients.caption_formats import FORMATS, Screen
 from clients.stream import DEFAULT_URL, Captions, ConnectError, RefusedError, connect
-from clients.subtitles import FORMATS, Screen
 from streaming.protocol import Encoding, Stability, Start, Task
 
 LOADING_S = 1.0  # between two looks at a daemon that loads

@@ -22,11 +22,10 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, assert_never
 
+from clients.caption_formats import Screen
 from clients.captioning import Interrupt, caption, exit_status
 from clients.file import Audio, SourceError, open_file, speak
 from clients.stream import Captions, StreamError
-from clients.subtitles import Screen
-from streaming.cues import printable
 from streaming.protocol import (
     SAMPLE_RATE,
     Closed,
@@ -41,6 +40,7 @@ from streaming.protocol import (
     Speech,
     Start,
 )
+from streaming.subtitles import printable
 
 SUMMARY = "start a daemon, caption the bundled sample live, stop"
 NAME = "captiond demo"

@@ -17,9 +17,9 @@ from typing import get_args
 
 import soundfile
 
+from clients.caption_formats import Screen
 from clients.captioning import Interrupt, add_caption_arguments, caption, run_verb, start_of
 from clients.stream import Captions, ConnectError, StreamError
-from clients.subtitles import Screen
 from streaming.protocol import SAMPLE_RATE, Encoding, ProtocolError
 
 SUMMARY = "caption audio files, or raw audio from standard input"

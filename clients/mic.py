@@ -21,9 +21,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from clients.caption_formats import METER_FLOOR_DB, Screen
 from clients.captioning import Interrupt, add_caption_arguments, caption, run_verb, start_of
 from clients.stream import Captions, StreamError
-from clients.subtitles import METER_FLOOR_DB, Screen
 from streaming.protocol import SAMPLE_RATE, ProtocolError
 
 SUMMARY = "caption a microphone, live"

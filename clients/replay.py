@@ -46,7 +46,7 @@ class Replay:
         """The control message `text` is being sent."""
         self._items.append(Mark(self._end, text))
 
-    def heard(self, count: int) -> None:
+    def acknowledge(self, count: int) -> None:
         """The first `count` bytes are safe, and what was said before the last of them."""
         while self._items and self._is_safe(self._items[0], count):
             self._items.popleft()

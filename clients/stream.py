@@ -190,7 +190,7 @@ class Captions:
         """Whether the caller has not had it; keeps account of what must not be lost or doubled."""
         match message:
             case Heard():
-                self._replay.heard(message.bytes)
+                self._replay.acknowledge(message.bytes)
                 return False
             case Final():
                 if self._resumed and message.utterance < self._finals:
@@ -246,7 +246,7 @@ class Captions:
                     return
 
     async def _send_rest(self, websocket: Attentive, heard: int) -> None:
-        self._replay.heard(heard)
+        self._replay.acknowledge(heard)
         for item in self._replay.rest(heard):
             await websocket.send(item)
         if websocket is self._websocket:

@@ -21,10 +21,13 @@ VERBS = {
     "models": ("daemon.models", "list the models and where each would come from"),
     "train": ("model.training.train", "train a drafter or a reader for a model on your own audio"),
     "drafter": (
-        "model.training.appraise",
+        "model.training.inspect_drafter",
         "inspect a drafter's or reader's file, or evaluate it on audio",
     ),
-    "bench": ("model.bench", "measure this machine: engines, passes, block sizes, temperatures"),
+    "bench": (
+        "model.bench.command",
+        "measure this machine: engines, passes, block sizes, temperatures",
+    ),
 }
 
 # The extra of pyproject.toml that brings each optional import.

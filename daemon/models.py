@@ -13,7 +13,7 @@ def add_arguments(_parser: argparse.ArgumentParser) -> None:
 def run(_args: argparse.Namespace) -> int:
     """Print the table."""
     # The import takes seconds (torch), and help needs none of it.
-    from model.load import catalogue  # noqa: PLC0415
+    from model.checkpoints.load import catalogue  # noqa: PLC0415
 
     rows = [("model", "here", "source")]
     rows += [(row.name, "yes" if row.available else "no", row.where) for row in catalogue()]

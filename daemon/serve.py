@@ -15,8 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from daemon import config, log
-from daemon.manager import Manager, ManagerError, inherited_sockets
+from daemon import config
+from daemon.monitoring import log
+from daemon.monitoring.systemd_notify import Manager, ManagerError, inherited_sockets
 
 if TYPE_CHECKING:
     from daemon.server import Daemon
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
 
     try:
         settings = read()
-        manager = Manager.from_environment(os.environ, os.getpid())
+        systemd_notify = Manager.from_environment(os.environ, os.getpid())
         inherited = inherited_sockets(os.environ, os.getpid())
     except (config.ConfigError, ManagerError) as error:
         return _fail(str(error), 2)
@@ -70,11 +71,11 @@ def run(args: argparse.Namespace) -> int:
         )
     logger.info("starting with the model %s; clients are welcome when it is loaded", settings.model)
     # Help and wrong settings are answered without the seconds that torch takes to import.
-    from daemon.listener import ListenError  # noqa: PLC0415
+    from daemon.net.listener import ListenError  # noqa: PLC0415
     from daemon.server import Daemon  # noqa: PLC0415
-    from model.engine import Engine  # noqa: PLC0415
-    from model.load import ModelError  # noqa: PLC0415
-    from model.start import start  # noqa: PLC0415
+    from model.checkpoints.load import ModelError  # noqa: PLC0415
+    from model.engine.build import start  # noqa: PLC0415
+    from model.engine.engine import Engine  # noqa: PLC0415
     from streaming.silero import DetectorError  # noqa: PLC0415
     from streaming.vad import detector  # noqa: PLC0415
 
@@ -92,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
 
     async def main() -> bool:
         daemon = Daemon(settings, load_engine, inherited=inherited)
-        await serve(daemon, manager, read)
+        await serve(daemon, systemd_notify, read)
         return daemon.abandoned
 
     try:
@@ -108,18 +109,20 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-async def serve(daemon: "Daemon", manager: Manager, read: Callable[[], config.Config]) -> None:
+async def serve(
+    daemon: "Daemon", systemd_notify: Manager, read: Callable[[], config.Config]
+) -> None:
     """Run `daemon` until a signal asks it to stop; a second one insists. SIGHUP takes over `read`."""
     loop = asyncio.get_running_loop()
     handlers: dict[signal.Signals, Callable[[], None]] = {
-        signal.SIGTERM: lambda: _stop(daemon, manager),
-        signal.SIGINT: lambda: _stop(daemon, manager),
-        signal.SIGHUP: lambda: reload(daemon, manager, read),
+        signal.SIGTERM: lambda: _stop(daemon, systemd_notify),
+        signal.SIGINT: lambda: _stop(daemon, systemd_notify),
+        signal.SIGHUP: lambda: reload(daemon, systemd_notify, read),
     }
     for number, handler in handlers.items():
         loop.add_signal_handler(number, handler)
-    reporting = asyncio.create_task(_report(daemon, manager))
-    beating = asyncio.create_task(_beat(daemon, manager))
+    reporting = asyncio.create_task(_report(daemon, systemd_notify))
+    beating = asyncio.create_task(_beat(daemon, systemd_notify))
     try:
         await daemon.start()
         await daemon.run()
@@ -132,16 +135,16 @@ async def serve(daemon: "Daemon", manager: Manager, read: Callable[[], config.Co
             loop.remove_signal_handler(number)
 
 
-def _stop(daemon: "Daemon", manager: Manager) -> None:
+def _stop(daemon: "Daemon", systemd_notify: Manager) -> None:
     daemon.stop()
-    manager.stopping(daemon.health.sentence)
+    systemd_notify.stopping(daemon.health.sentence)
 
 
-def reload(daemon: "Daemon", manager: Manager, read: Callable[[], config.Config]) -> None:
+def reload(daemon: "Daemon", systemd_notify: Manager, read: Callable[[], config.Config]) -> None:
     """Take over what `read` gives; where it is wrong, say so and go on as before."""
     ready = daemon.ready.is_set()
     if ready:
-        manager.reloading()
+        systemd_notify.reloading()
     try:
         settings = read()
         changed, waiting = daemon.reload(settings)
@@ -154,10 +157,10 @@ def reload(daemon: "Daemon", manager: Manager, read: Callable[[], config.Config]
             logger.warning("these wait for a restart: %s", ", ".join(waiting))
     finally:
         if ready:
-            manager.ready(daemon.health.sentence)
+            systemd_notify.ready(daemon.health.sentence)
 
 
-async def _report(daemon: "Daemon", manager: Manager) -> None:
+async def _report(daemon: "Daemon", systemd_notify: Manager) -> None:
     """Tell, once, that clients are welcome."""
     await daemon.ready.wait()
     health = daemon.health
@@ -168,22 +171,22 @@ async def _report(daemon: "Daemon", manager: Manager) -> None:
         health.drafter or "none",
         health.uptime,
     )
-    manager.ready(health.sentence)
+    systemd_notify.ready(health.sentence)
 
 
-async def _beat(daemon: "Daemon", manager: Manager) -> None:
+async def _beat(daemon: "Daemon", systemd_notify: Manager) -> None:
     """Keep the service manager informed, and its watchdog fed while decoding makes progress.
 
     A daemon with nothing to do is fed, too; one whose model is stuck is not, nor is one whose event
     loop is: this would not run.
     """
-    pause = BEAT if manager.watchdog is None else min(BEAT, manager.watchdog / 3)
+    pause = BEAT if systemd_notify.watchdog is None else min(BEAT, systemd_notify.watchdog / 3)
     starved = False
     while True:
         health = daemon.health
-        manager.status(health.sentence)
+        systemd_notify.status(health.sentence)
         if health.live:
-            manager.alive()
+            systemd_notify.alive()
         elif not starved:
             logger.error("decoding is stuck: %s", health.sentence)
         starved = not health.live

@@ -1,6 +1,6 @@
 """The daemon: how it starts, reloads and stops, and who gets a session.
 
-What happens inside a connection is daemon/connection.py's; nothing here reads a frame.
+What happens inside a connection is daemon/sessions/connection.py's; nothing here reads a frame.
 
 Life cycle: `start` binds the port and begins to load the model; `run` serves until `stop` and
 leaves nothing behind. While the model loads websockets are refused by HTTP 503; on a socket that was
@@ -21,21 +21,21 @@ from weakref import WeakSet
 from websockets.asyncio.server import ServerConnection
 from websockets.http11 import Request, Response
 
-from daemon.admission import Refusal, crowded, stranger, unauthorised
 from daemon.config import Config, ConfigError, reloaded
-from daemon.connection import Connection
-from daemon.doors import Tokens
-from daemon.health import Health, Status
-from daemon.http import Reply, Router, path, wants_websocket
-from daemon.listener import STRANGERS, Listener
-from daemon.metrics import CONTENT_TYPE, Metrics
-from daemon.page import Page
-from daemon.scheduler import Engine, Scheduler
-from daemon.seat import Service
-from daemon.seats import Seats
-from daemon.tls import Tls
-from daemon.totals import Totals
-from daemon.transcripts import Transcripts
+from daemon.monitoring.health import Health, Status
+from daemon.monitoring.metrics import CONTENT_TYPE, Metrics
+from daemon.monitoring.totals import Totals
+from daemon.net.auth import Tokens
+from daemon.net.http import Reply, Router, path, wants_websocket
+from daemon.net.listener import STRANGERS, Listener
+from daemon.net.static_files import Page
+from daemon.net.tls import Tls
+from daemon.recognition.scheduler import Engine, Scheduler
+from daemon.sessions.admission import Refusal, authenticate, check_capacity, unauthorised
+from daemon.sessions.connection import Connection
+from daemon.sessions.live_session import Service
+from daemon.sessions.registry import SessionRegistry
+from daemon.sessions.transcripts import Transcripts
 from streaming.protocol import SUBPROTOCOL
 from streaming.segmenter import Settings
 from streaming.silero import DetectorError
@@ -71,7 +71,7 @@ class Daemon:
         self._transcripts = self._write_transcripts()
         self._page = Page()
         self._service: Service | None = None  # once the engine is warm
-        self._seats = Seats()
+        self._registry = SessionRegistry()
         self._admitted: dict[ServerConnection, str] = {}  # those that take up a session: label
         # Those of them that were let in, full or not, to resume a session.
         self._returning: WeakSet[ServerConnection] = WeakSet()
@@ -184,14 +184,14 @@ class Daemon:
             status=self.status,
             facts=facts,
             sessions=len(self._admitted),
-            parked=self._seats.waiting,
-            finishing=self._seats.finishing,
+            parked=self._registry.waiting,
+            finishing=self._registry.finishing,
             totals=self._metrics.totals,
             model=None if self._service is None else self._service.engine.name,
             drafter=None if self._service is None else self._service.engine.drafter,
             uptime=time.monotonic() - self._began,
             # Whoever has left what is still to be decoded has not left yet.
-            full=len(self._admitted) + self._seats.finishing >= self._config.max_sessions,
+            full=len(self._admitted) + self._registry.finishing >= self._config.max_sessions,
             late=facts.wait > self._config.max_lag_seconds,
         )
 
@@ -233,13 +233,13 @@ class Daemon:
             logger.warning("%d connections are dropped before their end", len(late))
         self._listener.drop(late)
         await self._listener.wait_closed()
-        self._seats.abandon()
+        self._registry.abandon()
         await closed
 
     async def _settled(self) -> None:
         """Until every client is gone, and what its transcript awaits is written."""
         await self._listener.wait_closed()
-        await self._seats.clear()
+        await self._registry.clear()
 
     async def _answer(self, socket: ServerConnection, request: Request) -> Response | None:
         """Reply to a request before it becomes a websocket; None lets it become one."""
@@ -266,13 +266,13 @@ class Daemon:
 
     async def _admit(self, socket: ServerConnection, request: Request) -> Refusal | None:
         """Take up a session, or say why there is none."""
-        guest = stranger(request.headers, self._tokens, self._config.allowed_origins)
+        guest = authenticate(request.headers, self._tokens, self._config.allowed_origins)
         if isinstance(guest, Refusal):
             return guest
         if self._inherited:
             await self._warmth()
         returning = self._returns(request, guest)
-        refusal = self._crowded(guest, returning=returning)
+        refusal = self._check_capacity(guest, returning=returning)
         if refusal is not None:
             return refusal
         # The task that opens this connection ends with it, also if it never comes to the handler.
@@ -284,15 +284,15 @@ class Daemon:
         task.add_done_callback(lambda _: self._admitted.pop(socket, None))
         return None
 
-    def _crowded(self, label: str, *, returning: bool = False) -> Refusal | None:
+    def _check_capacity(self, label: str, *, returning: bool = False) -> Refusal | None:
         """Why there is no room now for a client whose token is called `label`, if so."""
         taken = Counter(self._admitted.values())[label]
-        return crowded(self.health, self._config, of_token=taken, returning=returning)
+        return check_capacity(self.health, self._config, of_token=taken, returning=returning)
 
     def _returns(self, request: Request, label: str) -> bool:
         """Whether the client says that it comes back to a session of its own."""
         names = parse_qs(urlsplit(request.path).query).get("resume", [])
-        return any(self._seats.holds(name, label) for name in names)
+        return any(self._registry.holds(name, label) for name in names)
 
     def _no_room(self, socket: ServerConnection) -> str:
         """Why a connection may not start a session; empty if it may.
@@ -302,7 +302,7 @@ class Daemon:
         if socket not in self._returning:
             return ""
         label = self._admitted.pop(socket)  # the room is for itself
-        refusal = self._crowded(label)
+        refusal = self._check_capacity(label)
         self._admitted[socket] = label
         if refusal is None:
             self._returning.discard(socket)
@@ -327,7 +327,7 @@ class Daemon:
             socket,
             self._admitted[socket],
             self._service,
-            self._seats,
+            self._registry,
             no_room=lambda: self._no_room(socket),
         )
         self._connections.add(connection)
@@ -367,10 +367,10 @@ class Daemon:
         """Tell a plain request that a websocket is wanted; or what refuses one now: a browser hears
         nothing of why its websocket failed, so the page asks in this way.
         """
-        guest = stranger(request.headers, self._tokens, self._config.allowed_origins)
+        guest = authenticate(request.headers, self._tokens, self._config.allowed_origins)
         if isinstance(guest, Refusal):
             return guest.reply
-        refusal = self._crowded(guest)
+        refusal = self._check_capacity(guest)
         if refusal is not None:
             return refusal.reply
         text = f"this is captiond: connect by websocket, subprotocol {SUBPROTOCOL}\n"

@@ -22,7 +22,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args
 import msgspec
 from msgspec import Meta, Struct
 
-from streaming.complaints import what_is_wrong
+from streaming.validation_errors import what_is_wrong
 
 SUBPROTOCOL = "captiond.v1"
 

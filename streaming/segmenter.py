@@ -157,7 +157,7 @@ STEPS: dict[tuple[State, Signal], tuple[State, tuple[Act, ...]]] = {
 }
 
 
-class Tape:
+class AudioRingBuffer:
     """The last stretch of a session's audio, addressed by sample index, in one fixed array."""
 
     def __init__(self, capacity: int) -> None:
@@ -205,10 +205,10 @@ class Segmenter:
         self._cut_search = samples(settings.cut_search_ms)
         # An utterance before its cap, and what may have been kept before its first speech.
         before = max(CLIP, self._pre_roll) + self._minimum
-        self._tape = Tape(self._cap + before + frame)
+        self._buffer = AudioRingBuffer(self._cap + before + frame)
         self._state = State.SILENCE
         self._burst = 0  # where the newest burst began
-        self._heard = 0  # where the last frame of speech ended
+        self._speech_end = 0  # where the last frame of speech ended
         self._done = 0  # where the last utterance ended: the next begins no earlier
         self._flushed = 0  # where the client last ended an utterance, or might have
         self._start: int | None = None
@@ -226,12 +226,12 @@ class Segmenter:
     @property
     def position(self) -> int:
         """Samples taken so far: session time."""
-        return self._tape.stop
+        return self._buffer.stop
 
     @property
-    def heard(self) -> int:
+    def speech_end(self) -> int:
         """Where the last speech ended."""
-        return self._heard
+        return self._speech_end
 
     @property
     def onset(self) -> int:
@@ -250,7 +250,7 @@ class Segmenter:
 
     def audio(self, start: int, stop: int) -> NDArray[np.float32]:
         """A copy of a range of the open utterance: [stop - start]."""
-        return self._tape.read(start, stop)
+        return self._buffer.read(start, stop)
 
     def push(self, frame: NDArray[np.float32], *, speech: bool) -> list[Event]:
         """Take the next frame and its judgement."""
@@ -258,19 +258,19 @@ class Segmenter:
         if speech:
             if self._state is State.SILENCE:
                 self._burst = self.position - len(frame)
-            self._heard = self.position
+            self._speech_end = self.position
         events += self._step(Signal.VOICE if speech else Signal.QUIET)
         if self._state is State.BURST and self.position - self._burst >= self._minimum:
             events += self._step(Signal.ENOUGH)
         elif self._state is State.PAUSE:
-            silence = self.position - self._heard
+            silence = self.position - self._speech_end
             if silence >= self._patience():
                 events += self._step(Signal.EXPIRED)
             elif silence - len(frame) < self._post_roll <= silence:
                 events += self._step(Signal.SETTLED)
         elif self._state is State.SILENCE:
             kept = CLIP if self.position - self._flushed <= CLIP else self._pre_roll
-            self._tape.forget(max(self._done, self.position - kept))
+            self._buffer.forget(max(self._done, self.position - kept))
         return events
 
     def _patience(self) -> int:
@@ -279,7 +279,7 @@ class Segmenter:
         A breath is a better place to cut than any that the cap leaves, and nobody reads a line of 30 s.
         """
         assert self._start is not None
-        length = (self._heard - self._start) / self._cap
+        length = (self._speech_end - self._start) / self._cap
         hurry = min(max(3 * length - 1.5, 0.0), 1.0)
         return round(self._endpoint - hurry * (self._endpoint - self._post_roll))
 
@@ -293,14 +293,14 @@ class Segmenter:
         sought = self._state is State.SILENCE and not (last and self._spoken)
         events += self._step(Signal.CLIP if sought and self._is_clip() else Signal.FLUSH)
         self._flushed = self.position
-        self._tape.forget(max(self._done, self.position - self._pre_roll))
+        self._buffer.forget(max(self._done, self.position - self._pre_roll))
         return events
 
     def _is_clip(self) -> bool:
         """Whether all since the last flush is short and audible, and in no utterance."""
         if self._done > self._flushed or not self._minimum <= self.position - self._flushed <= CLIP:
             return False
-        audio = self._tape.read(self._flushed, self.position).astype(np.float64)
+        audio = self._buffer.read(self._flushed, self.position).astype(np.float64)
         frames = np.array_split(audio - audio.mean(), -(-len(audio) // LOUDNESS))
         return max(float(np.mean(frame**2)) for frame in frames) >= AUDIBLE**2
 
@@ -308,7 +308,7 @@ class Segmenter:
         events: list[Event] = []
         if self._start is not None and self.position + len(samples) - self._start > self._cap:
             events = self._step(Signal.FULL)
-        self._tape.append(samples)
+        self._buffer.append(samples)
         return events
 
     def _step(self, signal: Signal) -> list[Event]:
@@ -322,15 +322,15 @@ class Segmenter:
         return [Began(self._start)]
 
     def _pause(self) -> list[Event]:
-        return [Paused(self._heard + self._post_roll)]
+        return [Paused(self._speech_end + self._post_roll)]
 
     def _end(self) -> list[Event]:
-        return [self._close(min(self._heard + self._post_roll, self.position))]
+        return [self._close(min(self._speech_end + self._post_roll, self.position))]
 
     def _cut(self) -> list[Event]:
         assert self._start is not None
         search = max(self._start, self.position - self._cut_search)
-        cut = search + quietest_point(self._tape.read(search, self.position))
+        cut = search + quietest_point(self._buffer.read(search, self.position))
         ended = self._close(cut)
         self._start = self._onset = cut
         return [ended, Began(cut)]
@@ -338,17 +338,17 @@ class Segmenter:
     def _clip(self) -> list[Event]:
         """Nothing in it is known to be voiced: no language is to be learnt from it."""
         self._gaps += self._flushed - self._done
-        self._start = self._onset = self._heard = self._flushed
+        self._start = self._onset = self._speech_end = self._flushed
         return [Began(self._flushed), self._close(self.position)]
 
     def _close(self, stop: int) -> Ended:
         assert self._start is not None
-        voiced = min(self._heard, stop) - self._onset
-        ended = Ended(self._start, stop, voiced, self._tape.read(self._start, stop))
+        voiced = min(self._speech_end, stop) - self._onset
+        ended = Ended(self._start, stop, voiced, self._buffer.read(self._start, stop))
         self._spoken += stop - self._start
         self._start = None
         self._done = stop
-        self._tape.forget(stop)
+        self._buffer.forget(stop)
         return ended
 
 

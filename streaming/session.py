@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming.audio import AudioDecoder
+from streaming.hallucination import is_plausible, worth_showing
 from streaming.hypothesis import Hypothesis, Nothing, final_message
 from streaming.languages import Languages
 from streaming.protocol import (
@@ -25,13 +26,12 @@ from streaming.protocol import (
     Start,
 )
 from streaming.segmenter import Began, Ended, Event, Paused, Segmenter, Settings
-from streaming.trust import believed, worth_showing
 from streaming.utterance import Decode, Utterance
 from streaming.vad import VoiceActivity, detector
 
 DEFAULTS = Settings()
 
-LEAST_BACKLOG = SAMPLE_RATE  # of an utterance: a short one takes the recogniser about as long
+LEAST_PENDING = SAMPLE_RATE  # of an utterance: a short one takes the recogniser about as long
 
 Message = Speech | Partial | Final | Flushed | Error | Closed
 Output = Message | Decode
@@ -83,12 +83,12 @@ class Session:
         self._stopped = False
 
     @property
-    def backlog_samples(self) -> int:
+    def pending_samples(self) -> int:
         """Samples at 16 kHz of ended utterances whose final has been neither accepted nor failed.
 
         Each counts as LEAST_BACKLOG at least, so that this bounds the recogniser's work, too.
         """
-        return sum(max(one.stop - one.start, LEAST_BACKLOG) for one in self._decoding.values())
+        return sum(max(one.stop - one.start, LEAST_PENDING) for one in self._decoding.values())
 
     @property
     def received(self) -> int:
@@ -96,7 +96,7 @@ class Session:
         return self._decoder.received
 
     @property
-    def unheard(self) -> bool:
+    def unprocessed(self) -> bool:
         """Whether some of the last frame waits for `hear`."""
         return self._decoder.unread
 
@@ -109,16 +109,16 @@ class Session:
         """
         self._expect_running()
         self._decoder.take(data)
-        return self.hear()
+        return self.process()
 
-    def hear(self) -> list[Output]:
+    def process(self) -> list[Output]:
         """Hear on in what was fed, for half a second at most.
 
         Of the partials that fall due within one frame only the newest is given out: it supersedes
         the others, and many copies of 30 s would be large.
         """
         outputs = self._judge(self._decoder.read())
-        return outputs if self.unheard else outputs + self._newest_work()
+        return outputs if self.unprocessed else outputs + self._newest_work()
 
     def flush(self) -> list[Output]:
         """End the open utterance here, with all audio received; the stream goes on.
@@ -134,7 +134,7 @@ class Session:
     def _end_here(self, *, last: bool) -> list[Output]:
         self._expect_running()
         outputs: list[Output] = []
-        while self.unheard:
+        while self.unprocessed:
             outputs += self._judge(self._decoder.read())
         outputs += self._judge(self._decoder.finish())
         rest, self._pending = self._pending, self._pending[:0]
@@ -218,9 +218,9 @@ class Session:
 
     def _speak(self, utterance: Utterance) -> None:
         utterance.paused = -1
-        voiced = self._segmenter.heard - self._segmenter.onset
+        voiced = self._segmenter.speech_end - self._segmenter.onset
         if self._partials and self._languages.enough(voiced):
-            utterance.hear(self._segmenter.heard, voiced, self._interval)
+            utterance.note_speech(self._segmenter.speech_end, voiced, self._interval)
 
     def _end(self, ended: Ended) -> list[Output]:
         utterance = self._open
@@ -249,7 +249,7 @@ class Session:
             return []
         utterance.given = stop
         span = utterance.start, stop
-        voiced = min(stop, self._segmenter.heard) - self._segmenter.onset
+        voiced = min(stop, self._segmenter.speech_end) - self._segmenter.onset
         audio = self._segmenter.audio(*span)
         return [self._work(utterance, span, voiced, audio, early=early)]
 
@@ -263,8 +263,8 @@ class Session:
         final: bool = False,
         early: bool = False,
     ) -> Decode:
-        language, expected = self._languages.of(voiced)
-        prefix = utterance.caption.settled if self._commits else ""
+        language, language_hint = self._languages.of(voiced)
+        prefix = utterance.caption.stable if self._commits else ""
         if prefix and utterance.language is not None:
             language = utterance.language  # the words promised are in it
         return Decode(
@@ -275,7 +275,7 @@ class Session:
             early=early,
             voiced=voiced,
             language=language,
-            expected=utterance.language or expected,
+            language_hint=utterance.language or language_hint,
             prefix=prefix,
         )
 
@@ -302,7 +302,7 @@ class Session:
 
     def _final(self, decode: Decode, hypothesis: Hypothesis, ms: float) -> list[Output]:
         """The final message; the text is empty where nobody is believed to have spoken."""
-        text = hypothesis.text.strip() if believed(hypothesis) else ""
+        text = hypothesis.text.strip() if is_plausible(hypothesis) else ""
         if text and not hypothesis.looped:
             self._languages.learn(
                 hypothesis.language, hypothesis.language_probability, decode.voiced

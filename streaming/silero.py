@@ -45,10 +45,10 @@ class Silero:
 
     def probability(self, frame: NDArray[np.float32]) -> float:
         """That the next frame is speech: 0 … 1."""
-        heard = np.concatenate([self._context, frame])
+        window = np.concatenate([self._context, frame])
         self._context = frame[-CONTEXT:].copy()
         inputs = {
-            "input": heard[np.newaxis],
+            "input": window[np.newaxis],
             "state": self._state,
             "sr": np.asarray(SAMPLE_RATE, np.int64),
         }

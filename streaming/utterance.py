@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming.captions import StablePrefix
 from streaming.hypothesis import Hypothesis
 from streaming.languages import Asked
+from streaming.stable_prefix import StablePrefix
 
 # A partial of a long utterance costs more and changes less: one for each tenth of what was spoken.
 NEW_SHARE = 10
@@ -38,7 +38,7 @@ class Decode:
     early: bool = False
     voiced: int = 0
     language: Asked = None
-    expected: str | None = None
+    language_hint: str | None = None
     prefix: str = ""
 
 
@@ -57,10 +57,10 @@ class Utterance:
     early: tuple[Decode, Hypothesis] | None = None  # the final, if the utterance ends where it does
     caption: StablePrefix = field(default_factory=StablePrefix)
 
-    def hear(self, heard: int, voiced: int, interval: int) -> None:
+    def note_speech(self, speech_end: int, voiced: int, interval: int) -> None:
         """Speech has been heard up to `heard`: a partial is due after enough that is new."""
-        if heard - self.due >= max(interval, voiced // NEW_SHARE):
-            self.due = heard
+        if speech_end - self.due >= max(interval, voiced // NEW_SHARE):
+            self.due = speech_end
 
     def final_at(self, stop: int) -> tuple[Decode, Hypothesis] | None:
         """What has been decoded already, should the utterance end at `stop`."""

@@ -2,7 +2,7 @@
 
 Judges frames one by one: no utterance, no endpoint and no clock is known here.
 
-Measured by `python -m tests.bench_hearing`: of 28 minutes of music, kitchens, animals, taps and made noise
+Measured by `python -m tests.benchmarks.bench_hearing`: of 28 minutes of music, kitchens, animals, taps and made noise
 Silero takes 0.6 s a minute for speech, webrtcvad behind its gate 20 s, without it 30 and more. With such noise
 under speech at 10 dB Silero ends nine utterances of ten in time; webrtcvad ends most only with the noise. Both
 hear speech to 97 % of its voiced frames, Silero single digits more often than the gate lets them through. So

@@ -6,7 +6,7 @@ import pytest_asyncio
 import torch
 from playwright.async_api import Browser
 
-from tests.browser import chromium, sound_file
+from tests.support.browser import chromium, sound_file
 
 # Whole engines with tiny weights, training, speech synthesis, Chromium, crowds of processes: minutes.
 SLOW = {

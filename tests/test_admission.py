@@ -3,9 +3,9 @@ from typing import Any
 import pytest
 from websockets.datastructures import Headers
 
-from daemon.admission import Refusal, crowded, stranger
 from daemon.config import Config
-from daemon.doors import Tokens
+from daemon.net.auth import Tokens
+from daemon.sessions.admission import Refusal, authenticate, check_capacity
 from tests.test_health import health
 
 TOKEN = "a-token-of-some-length"
@@ -14,13 +14,13 @@ TOKENS = Tokens({"alice": TOKEN})
 
 def test_the_door_knows_a_client_by_the_label_of_its_token() -> None:
     headers = Headers(Authorization=f"Bearer {TOKEN}")
-    assert stranger(headers, TOKENS, ()) == "alice"
-    assert stranger(Headers(), Tokens({}), ()) == ""
+    assert authenticate(headers, TOKENS, ()) == "alice"
+    assert authenticate(Headers(), Tokens({}), ()) == ""
 
 
 def test_a_token_among_the_subprotocols_is_no_unknown_one() -> None:
     headers = Headers({"Sec-WebSocket-Protocol": f"captiond.token.{TOKEN}"})
-    assert stranger(headers, TOKENS, ()) == "alice"
+    assert authenticate(headers, TOKENS, ()) == "alice"
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_a_token_among_the_subprotocols_is_no_unknown_one() -> None:
 def test_whoever_may_not_come_in_is_told_why(
     headers: dict[str, str], reason: str, status: int
 ) -> None:
-    refusal = stranger(Headers(headers), TOKENS, ())
+    refusal = authenticate(Headers(headers), TOKENS, ())
     assert isinstance(refusal, Refusal)
     assert (refusal.reason, refusal.reply.status) == (reason, status)
     assert TOKEN not in str(refusal)
@@ -57,21 +57,21 @@ def test_where_there_is_no_room_a_client_is_told_when_to_try_again(
     changes: dict[str, Any], of_token: int, reason: str, status: int
 ) -> None:
     config = Config(max_sessions_per_token=2)
-    refusal = crowded(health(**changes), config, of_token=of_token, returning=False)
+    refusal = check_capacity(health(**changes), config, of_token=of_token, returning=False)
     assert refusal is not None
     assert (refusal.reason, refusal.reply.status) == (reason, status)
     assert refusal.reply.headers["Retry-After"] == "5"
 
 
 def test_there_is_room() -> None:
-    assert crowded(health(), Config(), of_token=99, returning=False) is None
+    assert check_capacity(health(), Config(), of_token=99, returning=False) is None
 
 
 @pytest.mark.parametrize("changes", [{"full": True}, {"late": True}])
 def test_who_comes_back_has_a_place_already(changes: dict[str, Any]) -> None:
-    assert crowded(health(**changes), Config(), of_token=0, returning=True) is None
+    assert check_capacity(health(**changes), Config(), of_token=0, returning=True) is None
 
 
 def test_nobody_comes_back_to_a_daemon_that_stops() -> None:
     stopping = health(status="stopping")
-    assert crowded(stopping, Config(), of_token=0, returning=True) is not None
+    assert check_capacity(stopping, Config(), of_token=0, returning=True) is not None

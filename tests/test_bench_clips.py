@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from model.bench_clips import BenchError, read_clips, read_references
+from model.bench.clips import BenchError, read_clips, read_references
 
 
 def record(path: Path, seconds: float = 0.5, rate: int = 16_000, channels: int = 1) -> Path:

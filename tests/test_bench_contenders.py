@@ -2,24 +2,26 @@ import numpy as np
 import pytest
 import torch
 
-from model.bench_clips import BenchError, Clip
-from model.bench_contenders import Desk, Encoding, again, greedy, simulated, truth_of
-from model.bench_race import rounds_of
-from tests.tiny import tiny_checkpoint
+from model.bench.clips import BenchError, Clip
+from model.bench.contenders import Encoding, EngineUnderTest, again, greedy, simulated, truth_of
+from model.bench.paired_runs import rounds_of
+from tests.support.tiny import tiny_checkpoint
 
 CLIPS = [
     Clip(str(n), np.random.default_rng(n).uniform(-1, 1, 6000 + 3000 * n).astype(np.float32))
     for n in range(6)
 ]
-DESK = Desk.plain(tiny_checkpoint(), device="cpu", slots=4, block=4)
+DESK = EngineUnderTest.plain(tiny_checkpoint(), device="cpu", slots=4, block=4)
 
 
 def test_every_way_of_drafting_says_the_same() -> None:
     """Greedy tokens, alone and together; the drafted ones in fewer passes."""
     truth = truth_of(greedy(DESK, "en"), CLIPS)
     for chance in (0.0, 0.7, 1.0):
-        readings = simulated(DESK, "en", truth, chance, block=4).read(CLIPS[:4])
-        assert [reading.tokens for reading in readings] == [truth[clip] for clip in CLIPS[:4]]
+        transcriptions = simulated(DESK, "en", truth, chance, block=4).read(CLIPS[:4])
+        assert [transcription.tokens for transcription in transcriptions] == [
+            truth[clip] for clip in CLIPS[:4]
+        ]
     whole = again(DESK, "en", truth).read(CLIPS[:1])[0]
     assert (whole.tokens, whole.rounds) == (truth[CLIPS[0]], 0)
 
@@ -40,14 +42,18 @@ def test_sampled_text_is_that_of_plain_sampling() -> None:
     truth = truth_of(hot, CLIPS)
     assert truth != truth_of(greedy(DESK, "en"), CLIPS)
     drafted = simulated(DESK, "en", truth, 0.7, block=4, temperature=0.8).read(CLIPS[:4])
-    assert [reading.tokens for reading in drafted] == [truth[clip] for clip in CLIPS[:4]]
+    assert [transcription.tokens for transcription in drafted] == [
+        truth[clip] for clip in CLIPS[:4]
+    ]
 
 
 def test_text_tokens_leave_special_ones_out() -> None:
-    (reading,) = greedy(DESK, "en").read(CLIPS[:1])
+    (transcription,) = greedy(DESK, "en").read(CLIPS[:1])
     eot = DESK.engine.tokens.eot
-    assert reading.exact
-    assert reading.text_tokens == len(reading.tokens) - (reading.tokens[-1] == eot)
+    assert transcription.exact
+    assert transcription.text_tokens == len(transcription.tokens) - (
+        transcription.tokens[-1] == eot
+    )
 
 
 def test_the_encoder_alone_does_what_decoding_begins_with() -> None:

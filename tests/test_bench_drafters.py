@@ -4,10 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from model.training import cache
+from model.training.data import cache
 from model.training.students import fresh
-from tests.bench_drafters import Facts, Heard, examine, held_out, page, read_results, variants
-from tests.lessons import CHECKPOINT, RECIPE, fill, passages
+from tests.benchmarks.bench_drafters import (
+    Facts,
+    Heard,
+    examine,
+    held_out,
+    page,
+    read_results,
+    variants,
+)
+from tests.support.lessons import CHECKPOINT, RECIPE, fill, passages
 
 SHARES = {"rounds": 4, "tokens": 10, "tau": 2.5, "alpha": 0.375, "acceptance": [0.75, 1.0, 0.0]}
 FACTS: Facts = {

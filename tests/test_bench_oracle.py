@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.bench_oracle import Simulated, chance_for
+from model.bench.oracle import Simulated, chance_for
 
 TEXT = st.lists(st.integers(0, 5), max_size=25)
 

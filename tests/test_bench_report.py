@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from model.bench_clips import BenchError
-from model.bench_passes import passes
-from model.bench_report import DEFINITIONS, machine, read, write
-from model.bench_sections import SECTIONS
-from model.shapes import random_checkpoint, shape_config
-from tests.test_bench_field import field
-from tests.test_shapes import SMALL
+from model.bench.clips import BenchError
+from model.bench.passes import passes
+from model.bench.report import DEFINITIONS, machine, read, write
+from model.bench.sections import SECTIONS
+from model.checkpoints.random_weights import random_checkpoint, shape_config
+from tests.test_bench_benchmark import field
+from tests.test_random_weights import SMALL
 
 
 @pytest.fixture(scope="module")

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from streaming.protocol import Final
-from tests.audio import ROOT, Recording
-from tests.bench_service import first_minutes, utterances
-from tests.bench_stream import FRAME, voiced_range
-from tests.bench_words import Alignment, retracted
-from tests.standin import final
+from tests.benchmarks.bench_service import first_minutes, utterances
+from tests.benchmarks.bench_stream import FRAME, voiced_range
+from tests.benchmarks.bench_words import Alignment, retracted
+from tests.support.audio import ROOT, Recording
+from tests.support.standin import final
 
 
 def slips(reference: str, *pieces: str) -> list[tuple[str, str]]:

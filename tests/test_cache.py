@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.training import cache
-from model.training.cache import CacheError, Facts
-from model.training.distil import teach
-from tests.lessons import CHECKPOINT, TAPS, fill, passages, teacher
+from model.training.data import cache
+from model.training.data.cache import CacheError, Facts
+from model.training.data.distil import teach
+from tests.support.lessons import AUX_LAYERS, CHECKPOINT, fill, passages, teacher
 
-FACTS = Facts(CHECKPOINT.fingerprint, "tiny", TAPS, "en", "a list", 3)
+FACTS = Facts(CHECKPOINT.fingerprint, "tiny", AUX_LAYERS, "en", "a list", 3)
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
@@ -27,7 +27,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         read = cache.read(entry)
         for name in ("tokens", "states", "features"):
             assert torch.equal(getattr(read, name), getattr(trajectory, name))
-        assert (read.opening, entry.tokens) == (trajectory.opening, len(trajectory.tokens))
+        assert (read.prompt_len, entry.tokens) == (trajectory.prompt_len, len(trajectory.tokens))
         assert torch.equal(cache.read_tokens(entry), trajectory.tokens)
         part = passage.parts[0]
         assert (entry.speaker, entry.source, entry.licence) == (part.speaker, part.source, "CC0")
@@ -40,7 +40,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     [
         replace(FACTS, target="another"),
         replace(FACTS, listing="another"),
-        replace(FACTS, taps=(1,)),
+        replace(FACTS, aux_layers=(1,)),
         replace(FACTS, language="de"),
         replace(FACTS, perturb=0),
     ],
@@ -50,21 +50,21 @@ def test_a_cache_of_something_else_is_refused(tmp_path: Path, other: Facts) -> N
     cache.create(tmp_path, FACTS)
     with pytest.raises(CacheError, match=r"made from something else \(model tiny, 3 passages"):
         cache.create(tmp_path, other)
-    assert cache.read_facts(tmp_path) == FACTS
+    assert cache.read_metadata(tmp_path) == FACTS
 
 
 def test_facts_survive(tmp_path: Path) -> None:
     perturbed = replace(FACTS, perturb=7)
     cache.create(tmp_path, perturbed)
-    assert cache.read_facts(tmp_path) == perturbed
+    assert cache.read_metadata(tmp_path) == perturbed
 
 
-@pytest.mark.parametrize("text", [None, "", "[]", "{}", '{"taps": 1}'])
+@pytest.mark.parametrize("text", [None, "", "[]", "{}", '{"aux_layers": 1}'])
 def test_what_is_no_cache_is_said(tmp_path: Path, text: str | None) -> None:
     if text is not None:
         (tmp_path / "facts.json").write_text(text)
     with pytest.raises(CacheError, match="is no cache of trajectories"):
-        cache.read_facts(tmp_path)
+        cache.read_metadata(tmp_path)
 
 
 def test_another_format_is_refused(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_another_format_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "facts.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 9}))
     with pytest.raises(CacheError, match="has format 9, not 1: make it anew"):
-        cache.read_facts(tmp_path)
+        cache.read_metadata(tmp_path)
 
 
 def test_a_broken_shard_is_named(tmp_path: Path) -> None:

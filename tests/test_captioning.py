@@ -15,8 +15,8 @@ from msgspec import structs
 from clients.captioning import Interrupt, exit_status
 from clients.file import add_arguments, run
 from streaming.protocol import Error, Start, Stop
-from tests.fakes import PATIENCE
-from tests.standin import Peer, closed, final, ready, standin_thread
+from tests.support.fakes import PATIENCE
+from tests.support.standin import Peer, closed, final, ready, standin_thread
 from tests.test_file import RATE, Capture, caption, piped, wav
 
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from daemon.outbox import FULL, Lateness
+from daemon.sessions.outbox import FULL, LagMonitor
 from streaming.protocol import (
     Closed,
     Error,
@@ -20,8 +20,8 @@ from streaming.protocol import (
     Stop,
 )
 from streaming.session import Output, Session
-from tests.fakes import ScriptedEngine
-from tests.wire import (
+from tests.support.fakes import ScriptedEngine
+from tests.support.wire import (
     FRAME,
     calling,
     frames,
@@ -83,8 +83,8 @@ async def test_requests_carry_what_start_asks_for() -> None:
         assert request.language == ("de", "en")
         assert (request.task, request.temperature, request.seed) == ("translate", 0.0, 7)
         assert request.prompt == "captiond, Whisper as before"
-        assert request.guarded
-        assert request.words is bool(request.ladder) is not request.fitted_window
+        assert request.stop_on_repetition
+        assert request.words is bool(request.fallback_temperatures) is not request.fitted_window
     assert {request.fitted_window for request in engine.admitted} == {True, False}
 
 
@@ -92,7 +92,9 @@ async def test_who_asks_for_sampling_gets_one_attempt() -> None:
     engine = ScriptedEngine()
     async with serving(engine) as daemon:
         assert await talk(daemon, Start(temperature=0.5))
-    assert {(request.temperature, request.ladder) for request in engine.admitted} == {(0.5, ())}
+    assert {
+        (request.temperature, request.fallback_temperatures) for request in engine.admitted
+    } == {(0.5, ())}
 
 
 async def test_a_session_may_have_limits_of_its_own() -> None:
@@ -143,8 +145,8 @@ async def test_an_utterances_last_hypothesis_is_the_draft_of_its_next() -> None:
         await client.say(half_a_sentence(), Flush(), Stop())
         await client.hear_all()
     finals = [request for request in engine.admitted if not request.fitted_window]
-    drafts = [request.previous for request in engine.admitted]
-    assert finals[0].previous == (1, 2, 3), "what the script says of everything"
+    drafts = [request.draft_tokens for request in engine.admitted]
+    assert finals[0].draft_tokens == (1, 2, 3), "what the script says of everything"
     begins = [0, engine.admitted.index(finals[0]) + 1]
     assert [drafts[number] for number in begins] == [(), ()]
 
@@ -162,7 +164,7 @@ async def test_a_large_frame_gives_others_their_turn(monkeypatch: pytest.MonkeyP
     """It is heard in slices of half a second, between two of which the loop runs."""
     turns = 0
     heard_at: list[int] = []
-    original = Session.hear
+    original = Session.process
 
     async def take_turns() -> None:
         nonlocal turns
@@ -174,7 +176,7 @@ async def test_a_large_frame_gives_others_their_turn(monkeypatch: pytest.MonkeyP
         heard_at.append(turns)
         return original(session)
 
-    monkeypatch.setattr(Session, "hear", hear)
+    monkeypatch.setattr(Session, "process", hear)
     async with serving(ScriptedEngine()) as daemon, calling(daemon) as client:
         other = asyncio.create_task(take_turns())
         await client.say(Start(), speech()[: 20 * 32_000], Stop())
@@ -254,12 +256,12 @@ async def test_a_client_that_sends_too_fast_is_paused_and_nothing_is_lost() -> N
 
         pouring = asyncio.create_task(pour())
         await until(lambda: not connection._may_read.is_set())
-        assert connection._seat is not None
-        session = connection._seat._session
-        backlog = session.backlog_samples
+        assert connection._live_session is not None
+        session = connection._live_session._session
+        request_queue = session.pending_samples
         for _ in range(20):  # turns of the loop in which more could be read
             await health(daemon)
-        assert session.backlog_samples == backlog
+        assert session.pending_samples == request_queue
         engine.release()
         await client.hear_all()
         await pouring
@@ -288,7 +290,7 @@ async def test_a_paused_client_that_vanishes_is_noticed_behind_what_it_sent(
 ) -> None:
     """Audio that waits to be read, here or in the kernel, is read and thrown away."""
     # Where the kernel holds the rest nothing is read, and only what is written meets a closed door.
-    monkeypatch.setattr("daemon.listener.PING_INTERVAL", 0.1)
+    monkeypatch.setattr("daemon.net.listener.PING_INTERVAL", 0.1)
     engine = ScriptedEngine()
     engine.hold()
     async with serving(engine, max_buffered_seconds=1.0) as daemon, calling(daemon) as client:
@@ -386,8 +388,8 @@ async def test_a_fault_while_reading_is_paused_closes_at_once(
 async def test_late_finals_are_announced_and_their_return_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Lateness, "AFTER", 0.05)
-    monkeypatch.setattr(Lateness, "EVERY", 0.05)
+    monkeypatch.setattr(LagMonitor, "AFTER", 0.05)
+    monkeypatch.setattr(LagMonitor, "EVERY", 0.05)
     engine = ScriptedEngine()
     engine.hold()
     async with serving(engine) as daemon, calling(daemon) as client:

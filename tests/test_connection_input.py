@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from daemon.connection import MOST_ERRORS
 from daemon.server import Daemon
+from daemon.sessions.connection import MOST_ERRORS
 from streaming.protocol import (
     Closed,
     Error,
@@ -16,8 +16,8 @@ from streaming.protocol import (
     Start,
     Stop,
 )
-from tests.fakes import ScriptedEngine
-from tests.wire import (
+from tests.support.fakes import ScriptedEngine
+from tests.support.wire import (
     FRAME,
     Client,
     calling,

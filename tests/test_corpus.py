@@ -11,7 +11,7 @@ import soundfile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.training.corpus import (
+from model.training.data.corpus import (
     SPEEDS,
     CorpusError,
     Passage,
@@ -21,7 +21,7 @@ from model.training.corpus import (
     listing,
     perturb,
 )
-from tests.lessons import noise, record
+from tests.support.lessons import noise, record
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -155,14 +155,14 @@ def test_audio_without_samples_or_with_broken_ones_is_refused(
         Recording("x", 1.0, "", "", "", path).read()
 
 
-def spoken(seconds: float, speaker: str = "ann", source: str = "s") -> Recording:
+def audio_len(seconds: float, speaker: str = "ann", source: str = "s") -> Recording:
     return Recording(f"{source}/{speaker}/{seconds}", seconds, speaker, "", source, Path())
 
 
 @given(st.lists(st.tuples(st.floats(0.1, 30), st.sampled_from("ab"), st.sampled_from("xy"))))
 def test_joining_keeps_every_recording_and_its_speaker(parts: list[tuple[float, str, str]]) -> None:
     """Each once, up to 30 s, and never two voices in one passage."""
-    recordings = [spoken(*part) for part in parts]
+    recordings = [audio_len(*part) for part in parts]
     joined = join(recordings, seed=1)
     assert Counter(p for one in joined for p in one.parts) == Counter(recordings)
     for one in joined:
@@ -173,7 +173,7 @@ def test_joining_keeps_every_recording_and_its_speaker(parts: list[tuple[float, 
 
 def test_joined_passages_fill_the_window() -> None:
     """Most last 15 to 28 s; some are short, as utterances are."""
-    joined = join([spoken(2.0) for _ in range(2000)], seed=0)
+    joined = join([audio_len(2.0) for _ in range(2000)], seed=0)
     long = sum(one.seconds > 13 for one in joined)
     assert 0.6 < long / len(joined) < 0.9
     assert min(one.seconds for one in joined) < 13
@@ -188,7 +188,7 @@ def test_a_passage_is_its_parts_one_after_the_other(tmp_path: Path) -> None:
 
 
 def test_a_listing_tells_passages_apart() -> None:
-    a, b = spoken(1.0), spoken(2.0)
+    a, b = audio_len(1.0), audio_len(2.0)
     together, apart = [Passage((a, b))], [Passage((a,)), Passage((b,))]
     assert listing(together) == listing([Passage((a, b))])
     assert len({listing(together), listing(apart), listing(apart[::-1])}) == 3
@@ -196,7 +196,7 @@ def test_a_listing_tells_passages_apart() -> None:
 
 def test_perturbation_is_a_function_of_seed_and_place() -> None:
     """And changes speed and level alone; nothing becomes too long."""
-    plain = [Passage((spoken(seconds),)) for seconds in (5.0, 10.0, 28.0) * 40]
+    plain = [Passage((audio_len(seconds),)) for seconds in (5.0, 10.0, 28.0) * 40]
     changed = perturb(plain, seed=1)
     assert changed == perturb(plain, seed=1)
     assert changed != perturb(plain, seed=2)
@@ -265,7 +265,7 @@ def test_datasets_are_imported_only_where_there_is_one(tmp_path: Path) -> None:
     """The package is large, and most places need none of it."""
     record(tmp_path / "1.wav", 1)
     code = (
-        "import sys; from pathlib import Path; from model.training.corpus import find\n"
+        "import sys; from pathlib import Path; from model.training.data.corpus import find\n"
         "assert len(find([Path(sys.argv[1])])) == 1\n"
         "assert 'datasets' not in sys.modules"
     )

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from model.ctranslate2 import read_ctranslate2
+from model.checkpoints.ctranslate2 import read_ctranslate2
 
 CODES = {
     torch.float32: 0,

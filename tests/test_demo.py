@@ -18,14 +18,14 @@ import pytest
 import soundfile
 
 from clients import demo
+from clients.caption_formats import Screen
 from clients.captioning import Interrupt
 from clients.demo import Transcript, overlap
 from clients.file import BLOCK_S, open_file
-from clients.subtitles import Screen
 from streaming.protocol import Error, Lag, Speech
-from tests.daemon_standin import FATES
-from tests.standin import Peer, closed, final, partial, ready, standin
-from tests.terminal import terminal_of
+from tests.support.daemon_standin import FATES
+from tests.support.standin import Peer, closed, final, partial, ready, standin
+from tests.support.terminal import terminal_of
 
 Capture = pytest.CaptureFixture[str]
 CLOCK_S = 0.01  # how early a timer may fire
@@ -36,7 +36,7 @@ PROGRAM = """
 import argparse, pathlib, sys
 from clients import demo
 
-daemon = (sys.executable, "-P", "-m", "tests.daemon_standin", "deaf-interrupted")
+daemon = (sys.executable, "-P", "-m", "tests.support.daemon_standin", "deaf-interrupted")
 args = argparse.Namespace(model=sys.argv[1], drafter="none", reader="none")
 sys.exit(demo.run(args, program=daemon, sample=pathlib.Path(sys.argv[2])))
 """
@@ -67,7 +67,7 @@ def show(
     demo.add_arguments(parser)
     return demo.run(
         parser.parse_args(["--model", hears]),
-        program=(sys.executable, "-P", "-m", "tests.daemon_standin", fate),
+        program=(sys.executable, "-P", "-m", "tests.support.daemon_standin", fate),
         sample=sample,
         patience_s=patience_s,
     )

@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 from safetensors import safe_open
 
-from model.load import ModelError
-from model.training import cache, distil
-from model.training.cache import CacheError
-from model.training.corpus import Passage, Recording
-from tests.lessons import CHECKPOINT, CPU, TAPS, passages
-from tests.tiny import tiny_checkpoint
+from model.checkpoints.load import ModelError
+from model.training.data import cache, distil
+from model.training.data.cache import CacheError
+from model.training.data.corpus import Passage, Recording
+from tests.support.lessons import AUX_LAYERS, CHECKPOINT, CPU, passages
+from tests.support.tiny import tiny_checkpoint
 
 ROOT = Path(__file__).resolve().parent.parent
 # Shards of two; killed in the middle of writing the second one.
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from model.training import cache, distil
-from tests.lessons import CHECKPOINT, CPU, passages
+from model.training.data import cache, distil
+from tests.support.lessons import CHECKPOINT, CPU, passages
 
 distil.SHARD = 2
 save = cache.save_file
@@ -101,9 +101,9 @@ def test_what_teaches_nothing_is_counted(tmp_path: Path) -> None:
 def test_all_blocks_are_kept_unless_some_are_named(tmp_path: Path) -> None:
     taught = passages(tmp_path / "audio", 2)
     distil.distil(CHECKPOINT, taught, tmp_path / "all", device=CPU)
-    assert cache.read_facts(tmp_path / "all").taps == TAPS
-    distil.distil(CHECKPOINT, taught, tmp_path / "last", device=CPU, taps=(1,))
-    assert cache.read_facts(tmp_path / "last").taps == (1,)
+    assert cache.read_metadata(tmp_path / "all").aux_layers == AUX_LAYERS
+    distil.distil(CHECKPOINT, taught, tmp_path / "last", device=CPU, aux_layers=(1,))
+    assert cache.read_metadata(tmp_path / "last").aux_layers == (1,)
 
 
 def test_a_cache_of_another_target_is_refused(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_perturbed_passages_are_another_cache(tmp_path: Path) -> None:
         assert isinstance(
             distil.distil(CHECKPOINT, taught, directory, device=CPU, seed=seed), Counter
         )
-        assert cache.read_facts(directory).perturb == seed
+        assert cache.read_metadata(directory).perturb == seed
     with pytest.raises(CacheError, match="made from something else"):
         distil.distil(CHECKPOINT, taught, tmp_path / "3", device=CPU)
     plain, changed = (shards(tmp_path / name)["00000.safetensors"] for name in ("None", "3"))

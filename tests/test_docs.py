@@ -20,7 +20,7 @@ from streaming.protocol import (
     decode_client,
     decode_server,
 )
-from tests.standin import Peer, closed, final, partial, standin_thread
+from tests.support.standin import Peer, closed, final, partial, standin_thread
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

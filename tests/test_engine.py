@@ -11,19 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from model import runner
-from model.drafter import Architecture, from_target, spread_taps
-from model.engine import Engine
-from model.load import Checkpoint, ModelError
-from model.load import load as load_checkpoint
-from model.proposers import Proposer, Reuse
-from model.requests import Failure, Hypothesis, Request
-from model.speech_draft import SpeechArchitecture
-from model.speech_draft import from_target as speech_from_target
-from model.trained import Trained
-from model.whisper import Whisper
-from tests.oracles import Adversary, Guesser, Oracle, run_shuffled
-from tests.tiny import changed, tiny_checkpoint
+from model.checkpoints.load import Checkpoint, ModelError
+from model.checkpoints.load import load as load_checkpoint
+from model.drafting.drafter_files import Trained
+from model.drafting.parallel import Architecture, from_target, spread_aux_layers
+from model.drafting.previous_text import PreviousText, Proposer
+from model.drafting.speech_draft import SpeechArchitecture
+from model.drafting.speech_draft import from_target as speech_from_target
+from model.engine import runner
+from model.engine.engine import Engine
+from model.engine.requests import Failure, Hypothesis, Request
+from model.whisper.network import Whisper
+from tests.support.oracles import Adversary, Guesser, Oracle, run_shuffled
+from tests.support.tiny import changed, tiny_checkpoint
 
 CHECKPOINT = tiny_checkpoint()
 
@@ -133,8 +133,8 @@ def test_an_english_only_model_needs_no_language() -> None:
         (Request(noise(0), temperature=float("nan")), "temperature"),
         (Request(noise(0), temperature=float("inf")), "temperature"),
         (Request(noise(0), seed=2**63), "seed"),
-        (Request(noise(0), previous=(5, 9_999)), "previous tokens are ids below"),
-        (Request(noise(0), previous=(-1,)), "previous tokens are ids below"),
+        (Request(noise(0), draft_tokens=(5, 9_999)), "previous tokens are ids below"),
+        (Request(noise(0), draft_tokens=(-1,)), "previous tokens are ids below"),
         (Request(noise(0, 0)), "an utterance is 2 to 32000"),
         (Request(noise(0, 1)), "an utterance is 2 to 32000"),
         (Request(noise(0, 32_001)), "an utterance is 2 to 32000"),
@@ -264,7 +264,7 @@ PROPOSERS: dict[str, Callable[[Request], Proposer | None]] = {
     "perfect": lambda request: Oracle(PLAIN[id(request)], acceptance=1.0),
     "random": lambda _: Guesser(EOT),
     "adversarial": lambda request: Adversary(PLAIN[id(request)], EOT),
-    "reuse": lambda request: Reuse(PLAIN[id(GREEDY[len(request.audio) // 1200 // 2])]),
+    "reuse": lambda request: PreviousText(PLAIN[id(GREEDY[len(request.audio) // 1200 // 2])]),
 }
 
 
@@ -308,7 +308,7 @@ def tiny_drafter(
 ) -> Trained:
     """Untrained, but begun from the target's own blocks, so that some proposals hold."""
     torch.manual_seed(3)
-    architecture = Architecture(2, block, spread_taps(2), vocabulary)
+    architecture = Architecture(2, block, spread_aux_layers(2), vocabulary)
     network = from_target(whisper_of(checkpoint), architecture, blocks=(0, 1))
     return Trained("tiny", network, (0.5,) * block)
 
@@ -427,7 +427,7 @@ def test_sampling_through_a_drafter_has_the_targets_distribution(
 
 def test_a_right_text_needs_no_rounds() -> None:
     """The whole of a previous hypothesis is verified in the prefill pass itself."""
-    again = [replace(request, previous=PLAIN[id(request)]) for request in GREEDY]
+    again = [replace(request, draft_tokens=PLAIN[id(request)]) for request in GREEDY]
     for one, request in zip(Engine(CHECKPOINT, slots=4).transcribe(again), GREEDY, strict=True):
         assert one.tokens == PLAIN[id(request)]
         assert one.rounds == 0
@@ -476,11 +476,11 @@ def test_the_drafter_is_given_up_before_a_request_is() -> None:
     """Its memory is freed, and what it drafted for goes on without it."""
     engine = Engine(CHECKPOINT, slots=2, drafter=tiny_drafter())
 
-    def hear(*_: object) -> None:
+    def encode(*_: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     assert engine.runner.drafter is not None
-    engine.runner.drafter.hear = hear  # type: ignore[assignment, method-assign]  # the fault to survive
+    engine.runner.drafter.encode = encode  # type: ignore[assignment, method-assign]  # the fault to survive
     results = engine.transcribe(GREEDY[:4])
     assert [one.tokens for one in results] == [PLAIN[id(one.request)] for one in results]
     assert engine.drafter is None
@@ -531,7 +531,7 @@ def test_no_text_is_lost_for_the_times_of_its_words(monkeypatch: pytest.MonkeyPa
         tries.append(1)
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr("model.engine.align", exhausted)
+    monkeypatch.setattr("model.engine.engine.align", exhausted)
     engine = Engine(CHECKPOINT, slots=4)
     asked = [replace(request, words=True) for request in GREEDY[:4]]
     for one, request in zip(engine.transcribe(asked), GREEDY[:4], strict=True):
@@ -549,15 +549,15 @@ def test_what_is_refused_leaves_nothing_behind() -> None:
 
 
 @pytest.mark.parametrize("name", ["none", "perfect"])
-@pytest.mark.parametrize("budget", [1, 2, 3])
-def test_a_budget_is_kept(name: str, budget: int) -> None:
+@pytest.mark.parametrize("max_new_tokens", [1, 2, 3])
+def test_a_budget_is_kept(name: str, max_new_tokens: int) -> None:
     """Whatever is proposed; of none at all nothing could come."""
-    asked = {replace(request, budget=budget): request for request in GREEDY[:4]}
+    asked = {replace(request, max_new_tokens=max_new_tokens): request for request in GREEDY[:4]}
     engine = Engine(CHECKPOINT, slots=2, proposer=lambda one: PROPOSERS[name](asked[one]))
     for one in engine.transcribe(asked):
-        assert one.tokens == PLAIN[id(asked[one.request])][:budget]
+        assert one.tokens == PLAIN[id(asked[one.request])][:max_new_tokens]
     with pytest.raises(ValueError, match="a budget is 1 token or more"):
-        engine.check(replace(GREEDY[0], budget=0))
+        engine.check(replace(GREEDY[0], max_new_tokens=0))
 
 
 @pytest.mark.parametrize("block", [0, 1])
@@ -590,8 +590,8 @@ def test_a_drafter_that_is_never_right_is_left_alone(
     monkeypatch.setattr(runner, "median_seconds", second)
     engine = Engine(CHECKPOINT, slots=1, drafter=drafter())
     engine.warm_up()
-    pace = engine._pace
-    assert pace is not None
+    draft_length = engine._draft_length
+    assert draft_length is not None
     for _ in range(500):
-        pace.learn(8, 0)
-    assert sum(pace.choose(1) > 0 for _ in range(200)) <= 200 / 40 + 1
+        draft_length.learn(8, 0)
+    assert sum(draft_length.choose(1) > 0 for _ in range(200)) <= 200 / 40 + 1

@@ -5,22 +5,22 @@ from dataclasses import replace
 import pytest
 import torch
 
-from model.engine import Engine
-from model.guard import MOST_COMPRESSION, failed
-from model.mel import LogMel
-from model.requests import SURE, Hypothesis, Request
-from model.rows import Row
-from model.whisper import Cache, Whisper
+from model.engine.engine import Engine
+from model.engine.fallback import MOST_COMPRESSION, failed
+from model.engine.requests import SURE, Hypothesis, Request
+from model.engine.sequence import Sequence
+from model.whisper.mel import LogMel
+from model.whisper.network import Cache, Whisper
+from tests.support.tiny import changed, tiny_checkpoint
 from tests.test_engine import ALONE, CHECKPOINT, REQUESTS, alone, noise, tiny_drafter
-from tests.tiny import changed, tiny_checkpoint
 
 
 def test_a_bad_ladder_or_expectation_is_refused() -> None:
     engine = Engine(CHECKPOINT, slots=1)
     with pytest.raises(ValueError, match="temperatures of a ladder"):
-        engine.admit(Request(noise(0), ladder=(0.0,)))
+        engine.admit(Request(noise(0), fallback_temperatures=(0.0,)))
     with pytest.raises(ValueError, match="does not know the language xx"):
-        engine.admit(Request(noise(0), expected="xx"))
+        engine.admit(Request(noise(0), language_hint="xx"))
 
 
 def rank(attempt: Hypothesis) -> tuple[bool, float]:
@@ -29,9 +29,11 @@ def rank(attempt: Hypothesis) -> tuple[bool, float]:
 
 def attempts(request: Request) -> list[Hypothesis]:
     """The transcripts that a request's ladder leads through, each decoded by itself."""
-    temperatures = (request.temperature, *request.ladder)
+    temperatures = (request.temperature, *request.fallback_temperatures)
     return [
-        alone(replace(request, temperature=warmth, seed=request.seed ^ step, ladder=()))
+        alone(
+            replace(request, temperature=warmth, seed=request.seed ^ step, fallback_temperatures=())
+        )
         for step, warmth in enumerate(temperatures)
     ]
 
@@ -41,7 +43,13 @@ def attempts(request: Request) -> list[Hypothesis]:
 def test_a_ladder_is_a_policy_on_top_of_plain_decoding(slots: int, static: bool) -> None:
     """Each attempt is what its temperature and seed give alone; the first that passes is kept."""
     requests = [
-        Request(noise(i, 2 + 1500 * i), language="en", seed=i, ladder=(0.3, 0.9), prompt="ab" * i)
+        Request(
+            noise(i, 2 + 1500 * i),
+            language="en",
+            seed=i,
+            fallback_temperatures=(0.3, 0.9),
+            prompt="ab" * i,
+        )
         for i in range(8)
     ]
     kept = set()
@@ -57,9 +65,9 @@ def test_a_ladder_is_a_policy_on_top_of_plain_decoding(slots: int, static: bool)
 
 
 def test_the_guard_changes_no_text_that_does_not_loop() -> None:
-    guarded = [replace(request, guarded=True) for request in REQUESTS]
+    stop_on_repetition = [replace(request, stop_on_repetition=True) for request in REQUESTS]
     for request, result in zip(
-        REQUESTS, Engine(CHECKPOINT, slots=4).transcribe(guarded), strict=True
+        REQUESTS, Engine(CHECKPOINT, slots=4).transcribe(stop_on_repetition), strict=True
     ):
         assert result.tokens == ALONE[id(request)].tokens
         assert not result.looped
@@ -75,8 +83,10 @@ def test_a_loop_is_cut_long_before_the_budget() -> None:
     weights["decoder.embedding.weight"][100] = bias
     engine = Engine(replace(stuck, weights=weights), slots=1)
     cut, whole = (
-        engine.transcribe([Request(noise(1), language="en", guarded=guarded)])[0]
-        for guarded in (True, False)
+        engine.transcribe(
+            [Request(noise(1), language="en", stop_on_repetition=stop_on_repetition)]
+        )[0]
+        for stop_on_repetition in (True, False)
     )
     assert (cut.looped, whole.looped) == (True, False)
     assert len(whole.tokens) == 224
@@ -91,7 +101,7 @@ def test_a_transcript_begins_with_its_prefix_and_goes_on_greedily(block: int, st
     """Whatever the company and the draft; the first word behind it does not lengthen its last."""
     requests = [
         Request(
-            noise(i), language="en", prefix="abc"[: 1 + i % 3], prompt="xy"[: i % 2], previous=p
+            noise(i), language="en", prefix="abc"[: 1 + i % 3], prompt="xy"[: i % 2], draft_tokens=p
         )
         for i, p in enumerate([(), tuple(CHECKPOINT.tokens.encode(" abcd")), (5,) * 30] * 2)
     ]
@@ -110,22 +120,27 @@ def greedily(request: Request, language: str) -> tuple[int, ...]:
     """The transcript of a request with a prefix, one whole pass for each token."""
     tokens, config = CHECKPOINT.tokens, CHECKPOINT.config
     whisper = Whisper.from_weights(config, CHECKPOINT.weights, torch.device("cpu"), torch.float32)
-    row = Row(request, language)
+    row = Sequence(request, language)
     row.open(tokens, config.max_target_positions)
     cache = Cache.allocate(config, 1, torch.device("cpu"), torch.float32)
     mel = LogMel(config.num_mel_bins)([request.audio], config.max_source_positions)
     whisper.decoder.write_cross(whisper.encoder(mel), cache)
-    said = list(row.opening)
-    while len(said) - len(row.opening) < row.budget and said[-1] != tokens.eot:
-        heard = torch.tensor([config.max_source_positions])
+    said = list(row.prompt_tokens)
+    while len(said) - len(row.prompt_tokens) < row.max_new_tokens and said[-1] != tokens.eot:
+        encoder_len = torch.tensor([config.max_source_positions])
         hidden, _ = whisper.decoder(
-            torch.tensor([said]), torch.zeros(1, dtype=torch.int64), heard, cache, 64, int(heard)
+            torch.tensor([said]),
+            torch.zeros(1, dtype=torch.int64),
+            encoder_len,
+            cache,
+            64,
+            int(encoder_len),
         )
         scores = whisper.decoder.logits(hidden[0, -1]) + tokens.bias(first=False)
-        if len(said) == len(row.opening):
+        if len(said) == len(row.prompt_tokens):
             scores += tokens.continuing()
         said.append(int(scores.argmax()))
-    return tuple(said[len(row.opening) - len(row.prefix) :])
+    return tuple(said[len(row.prompt_tokens) - len(row.prefix) :])
 
 
 def test_an_expected_language_is_taken_where_none_is_sure() -> None:
@@ -137,7 +152,7 @@ def test_an_expected_language_is_taken_where_none_is_sure() -> None:
         lambda table: table.index_copy(0, torch.tensor(rows), table[rows[:1]].expand(3, -1)),
     )
     torn = Engine(replace(CHECKPOINT, weights=alike), slots=3).transcribe(
-        Request(noise(1), language=among, expected="de")
+        Request(noise(1), language=among, language_hint="de")
         for among in (None, ("es", "en", "de"), ("es", "en"))
     )
     assert [one.language for one in torn] == ["de", "de", "es"]
@@ -145,4 +160,4 @@ def test_an_expected_language_is_taken_where_none_is_sure() -> None:
     assert free.language_probability is not None
     assert free.language_probability >= SURE
     assert free.language != "de"
-    assert alone(Request(noise(1), expected="de")).language == free.language
+    assert alone(Request(noise(1), language_hint="de")).language == free.language

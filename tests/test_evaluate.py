@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.engine import Engine
-from model.requests import Request
-from model.trained import Trained
-from model.training.distil import teach
+from model.drafting.drafter_files import Trained
+from model.engine.engine import Engine
+from model.engine.requests import Request
+from model.training.data.distil import teach
+from model.training.data.packing import IGNORED, draw_anchors, lookup_of, pack
+from model.training.data.teacher import Trajectory
 from model.training.evaluate import judge
-from model.training.packing import IGNORED, draw_anchors, lookup_of, pack
 from model.training.student import BlockStudent
-from model.training.teacher import Trajectory
-from tests.lessons import CHECKPOINT, CPU, TAPS, noise, passages, teacher
+from tests.support.lessons import AUX_LAYERS, CHECKPOINT, CPU, noise, passages, teacher
 from tests.test_speech_student import student as speech_student
 from tests.test_student import student
 
@@ -24,7 +24,7 @@ def trained(pupil: BlockStudent, taught: list[Trajectory]) -> BlockStudent:
     optimizer = torch.optim.AdamW(pupil.parameters(), lr=3e-3)
     for step in range(60):
         anchors = [draw_anchors(one, 8, random.Random(step)) for one in taught]
-        lesson = pack(taught, anchors, kept=TAPS, wanted=TAPS, block=4, lookup=lookup)
+        lesson = pack(taught, anchors, kept=AUX_LAYERS, wanted=AUX_LAYERS, block=4, lookup=lookup)
         assert (lesson.labels != IGNORED).any()
         optimizer.zero_grad()
         pupil(lesson).backward()
@@ -38,7 +38,7 @@ def test_the_walk_is_what_the_engine_does(
 ) -> None:
     """The same drafter over the same audio: as many rounds, tokens and accepted candidates."""
     # As `judge` computes: in int8, which serves, a near tie may fall the other way.
-    monkeypatch.setattr("model.draft_memory.missing_instructions", lambda: ["any"])
+    monkeypatch.setattr("model.drafting.drafter_cache.missing_instructions", lambda: ["any"])
     taught = passages(tmp_path, 24)
     kept, _ = teach(teacher(), taught, "en")
     pairs = [(one, trajectory) for one, trajectory in kept if len(trajectory.tokens) < 32]
@@ -46,10 +46,10 @@ def test_the_walk_is_what_the_engine_does(
     drafter = Trained("learned", pupil.network.eval(), (0.5,) * 4)
     engine = Engine(CHECKPOINT, slots=3, drafter=drafter)
     results = engine.transcribe(Request(one.read(), language="en") for one, _ in pairs)
-    score = judge(CHECKPOINT, pupil.network, [t for _, t in pairs], kept=TAPS, device=CPU)
+    score = judge(CHECKPOINT, pupil.network, [t for _, t in pairs], kept=AUX_LAYERS, device=CPU)
     for (_, trajectory), result in zip(pairs, results, strict=True):
-        assert trajectory.tokens[trajectory.opening :].tolist() == list(result.tokens)
-        alone = judge(CHECKPOINT, pupil.network, [trajectory], kept=TAPS, device=CPU)
+        assert trajectory.tokens[trajectory.prompt_len :].tolist() == list(result.tokens)
+        alone = judge(CHECKPOINT, pupil.network, [trajectory], kept=AUX_LAYERS, device=CPU)
         assert (alone.rounds, sum(alone.accepted)) == (result.rounds, result.accepted)
     assert score.rounds == sum(result.rounds for result in results)
     assert score.tokens == sum(len(result.tokens) - 1 for result in results)
@@ -59,12 +59,12 @@ def test_the_walk_is_what_the_engine_does(
 
 def test_silence_is_worth_no_rounds() -> None:
     """No trajectories, no figures, no error."""
-    score = judge(CHECKPOINT, student().network, [], kept=TAPS, device=CPU)
+    score = judge(CHECKPOINT, student().network, [], kept=AUX_LAYERS, device=CPU)
     assert (score.rounds, score.tau) == (0, 0.0)
 
 
 def test_an_untrained_drafter_is_measured_as_such() -> None:
     (one,) = teacher().trajectories([noise(3)], "en")
-    score = judge(CHECKPOINT, student().network, [one], kept=TAPS, device=CPU)
-    assert score.tokens == len(one.tokens) - one.opening - 1
+    score = judge(CHECKPOINT, student().network, [one], kept=AUX_LAYERS, device=CPU)
+    assert score.tokens == len(one.tokens) - one.prompt_len - 1
     assert score.tau == pytest.approx(score.tokens / score.rounds)

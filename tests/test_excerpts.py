@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.training.excerpts import (
+from model.training.synthesis.excerpts import (
     LONGEST_S,
     SHORTEST_S,
     pack,

@@ -1,12 +1,12 @@
-"""Every fault of tests/faults.py, briefly, with a scripted recogniser."""
+"""Every fault of tests/support/faults.py, briefly, with a scripted recogniser."""
 
 from pathlib import Path
 
 import pytest
 
-from tests import faults
-from tests.fakes import ScriptedEngine
-from tests.faults import FAULTS, inflict, stage, stopped_in_mid_word
+from tests.support import faults
+from tests.support.fakes import ScriptedEngine
+from tests.support.faults import FAULTS, inflict, stage, stopped_in_mid_word
 
 
 @pytest.fixture(autouse=True)

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from clients import file
 from clients.file import add_arguments, run
 from streaming.protocol import Closed, Final, Partial, Ready, Start, Stop, decode_server
-from tests.standin import Peer, Standin, closed, final, partial, standin_thread
-from tests.terminal import terminal_of
+from tests.support.standin import Peer, Standin, closed, final, partial, standin_thread
+from tests.support.terminal import terminal_of
 
 RATE = 16_000
 Capture = pytest.CaptureFixture[str]

@@ -8,13 +8,13 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from model.training.files import replace_text, replacing
+from model.training.data.files import replace_text, replacing
 
 ROOT = Path(__file__).resolve().parent.parent
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from model.training.files import replacing
+from model.training.data.files import replacing
 with replacing(Path(sys.argv[1])) as temporary:
     temporary.write_text("half of the n")
     os.kill(os.getpid(), signal.SIGKILL)

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.graphs import Graphs
+from model.engine.graphs import Graphs
 
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is here")
 

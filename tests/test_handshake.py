@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from clients.stream import ConnectError, WrongProtocolError, connect
-from tests.certificates import certificates
-from tests.fakes import ScriptedEngine
-from tests.wire import serving
+from tests.support.certificates import certificates
+from tests.support.fakes import ScriptedEngine
+from tests.support.wire import serving
 
 
 @pytest.fixture

@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from daemon.health import Health
-from daemon.scheduler import Facts
-from daemon.totals import Totals
+from daemon.monitoring.health import Health
+from daemon.monitoring.totals import Totals
+from daemon.recognition.scheduler import Facts
 
 FACTS = Facts(
     waiting=1,

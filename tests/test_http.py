@@ -4,9 +4,9 @@ import pytest
 from websockets.datastructures import Headers
 from websockets.http11 import Request
 
-from daemon.http import Reply, Router, path, wants_websocket
-from tests.fakes import ScriptedEngine
-from tests.wire import get, serving
+from daemon.net.http import Reply, Router, path, wants_websocket
+from tests.support.fakes import ScriptedEngine
+from tests.support.wire import get, serving
 
 
 def request(target: str, **headers: str) -> Request:

@@ -2,7 +2,7 @@ import pytest
 
 from streaming.hypothesis import Nothing, final_message
 from streaming.protocol import Word
-from tests.streams import Heard, TimedWord
+from tests.support.streams import Heard, TimedWord
 
 
 def test_words_are_told_in_session_time() -> None:

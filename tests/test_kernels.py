@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from model import kernels
-from model.kernels import FEW_ROWS, MANY_ROWS, LinearGelu, PackedLinear, pack
+from model.whisper import kernels
+from model.whisper.kernels import FEW_ROWS, MANY_ROWS, LinearGelu, PackedLinear, pack
 
 pytestmark = pytest.mark.skipif(
     not torch.backends.mkldnn.is_available(), reason="this build of torch has no oneDNN"

@@ -2,7 +2,17 @@ import pytest
 
 from streaming.languages import ENOUGH, Languages
 from streaming.protocol import Final
-from tests.streams import Heard, decodes, earlies, finals, hear, loud, partials, quiet, session
+from tests.support.streams import (
+    Heard,
+    decodes,
+    earlies,
+    finals,
+    hear,
+    loud,
+    partials,
+    quiet,
+    session,
+)
 
 
 @pytest.mark.parametrize("asked", ["de", ["de"]])
@@ -46,10 +56,10 @@ def test_first_partials_wait_until_a_language_can_be_told() -> None:
     stream = session(language=None)
     (first,) = partials(hear(stream, loud(1.3)))
     assert first.voiced >= ENOUGH
-    assert (first.language, first.expected) == (None, None)
+    assert (first.language, first.language_hint) == (None, None)
     stream.accept(first, Heard("ja das ist", language="de", language_probability=0.8), 1.0)
     (second,) = partials(hear(stream, loud(0.3)))
-    assert (second.language, second.expected) == (None, "de")
+    assert (second.language, second.language_hint) == (None, "de")
 
 
 def test_each_utterance_is_detected_anew_and_noise_teaches_nothing() -> None:
@@ -57,8 +67,8 @@ def test_each_utterance_is_detected_anew_and_noise_teaches_nothing() -> None:
     (one,) = finals(hear(stream, loud(1.5), quiet(0.8)))
     stream.accept(one, Heard("guten Tag", language="de", language_probability=0.9), 1.0)
     two, three = finals(hear(stream, loud(1.5), quiet(0.8), loud(0.3), quiet(0.8)))
-    assert (two.language, two.expected) == (("en", "de"), "de")
-    assert (three.language, three.expected) == ("de", None)
+    assert (two.language, two.language_hint) == (("en", "de"), "de")
+    assert (three.language, three.language_hint) == ("de", None)
     noise = Heard("you", language="en", language_probability=0.9, no_speech=0.9, mean_logprob=-1.0)
     (final, _) = [*stream.accept(two, noise, 1.0), *stream.accept(three, Heard("ja"), 1.0)]
     assert isinstance(final, Final)

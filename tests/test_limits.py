@@ -11,15 +11,15 @@ from msgspec.structs import replace
 from websockets.exceptions import InvalidStatus
 
 from daemon.config import Config, ConfigError
-from daemon.listener import STRANGERS
-from daemon.log import TextFormatter
-from daemon.manager import Manager
+from daemon.monitoring.log import TextFormatter
+from daemon.monitoring.systemd_notify import Manager
+from daemon.net.listener import STRANGERS
 from daemon.serve import reload
 from daemon.server import Daemon
 from streaming.protocol import Closed, Error, Final, Flush, Flushed, Ready, Start, Stop
 from streaming.silero import network
-from tests.fakes import PATIENCE, ScriptedEngine
-from tests.wire import calling, frames, get, sentence, serving, speech, talk, until
+from tests.support.fakes import PATIENCE, ScriptedEngine
+from tests.support.wire import calling, frames, get, sentence, serving, speech, talk, until
 
 ALICE, BOB = "alices-token-is-long", "bobs-token-is-longer"
 
@@ -56,7 +56,7 @@ async def test_a_token_opens_the_door_and_is_logged_by_its_label(
             async with calling(daemon, **bearer(ALICE)) as client:
                 await client.say(Start(), sentence(), Stop())
                 await client.hear_all()
-            await until(lambda: not len(daemon._seats))
+            await until(lambda: not len(daemon._registry))
             assert daemon.health.totals.refused == {"token": 2}
     said = "\n".join(
         record.getMessage() for record in caplog.records if "websockets" not in record.name
@@ -120,7 +120,7 @@ async def test_an_empty_frame_is_a_sign_of_life() -> None:
         for _ in range(30):
             await asyncio.sleep(0.1)  # in all, twice as long
             await client.say(b"")
-        assert len(daemon._seats) == 1
+        assert len(daemon._registry) == 1
         await client.say(Stop())
         await client.hear_all()
         assert await client.hang_up() == (1000, "")
@@ -144,7 +144,7 @@ async def test_who_has_said_stop_has_the_time_that_its_finals_take() -> None:
     async with serving(engine, max_session_seconds=1.5) as daemon, calling(daemon) as client:
         await client.say(Start(partials=False), sentence(), Stop())
         ready = await client.hear_until(Ready)
-        await until(lambda: daemon._seats._seats[ready.session].stopped)
+        await until(lambda: daemon._registry._sessions[ready.session].stopped)
         await asyncio.sleep(1.7)
         engine.release()
         assert await client.hang_up() == (1000, "")
@@ -155,7 +155,7 @@ async def test_who_has_said_stop_has_the_time_that_its_finals_take() -> None:
 
 async def test_audio_is_taken_no_faster_than_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """By reading slower: nothing is dropped, and nothing refused."""
-    monkeypatch.setattr("daemon.connection.BURST", 1.0)
+    monkeypatch.setattr("daemon.sessions.connection.BURST", 1.0)
     clock = asyncio.get_running_loop().time
     async with serving(ScriptedEngine(), max_audio_rate=40.0) as daemon, calling(daemon) as client:
         began = clock()
@@ -177,7 +177,7 @@ async def test_what_a_client_says_at_its_end_cannot_forge_the_log(
                 await client.say(Start())
                 await client.hear_until(Ready)
                 await client.socket.close(1000, "bye\n2026-01-01 ERROR daemon: \x1b[2Jforged")
-            await until(lambda: not len(daemon._seats))
+            await until(lambda: not len(daemon._registry))
     lines = [TextFormatter().format(record) for record in caplog.records]
     assert any("closed by the client before its end (code 1000)" in line for line in lines)
     assert all(line.isprintable() for line in lines)
@@ -237,17 +237,17 @@ class Listening(Manager):
 
 async def test_a_reload_tells_of_no_model_before_there_is_one() -> None:
     """It is taken over all the same."""
-    engine, manager = ScriptedEngine(), Listening()
+    engine, systemd_notify = ScriptedEngine(), Listening()
     engine.hold_warm_up()
     async with serving(engine, warm=False) as daemon:
         settings = replace(daemon._config, max_sessions=3)
-        reload(daemon, manager, lambda: settings)
-        assert manager.told == []
+        reload(daemon, systemd_notify, lambda: settings)
+        assert systemd_notify.told == []
         assert daemon._config.max_sessions == 3
         engine.finish_warm_up()
         await asyncio.wait_for(daemon.ready.wait(), PATIENCE)
-        reload(daemon, manager, lambda: settings)
-        assert manager.told == ["RELOADING=1", "READY=1"]
+        reload(daemon, systemd_notify, lambda: settings)
+        assert systemd_notify.told == ["RELOADING=1", "READY=1"]
 
 
 async def test_a_reload_has_an_end_whatever_becomes_of_it() -> None:
@@ -256,11 +256,11 @@ async def test_a_reload_has_an_end_whatever_becomes_of_it() -> None:
     def read() -> Config:
         raise ZeroDivisionError
 
-    manager = Listening()
+    systemd_notify = Listening()
     async with serving(ScriptedEngine()) as daemon:
         with pytest.raises(ZeroDivisionError):
-            reload(daemon, manager, read)
-        assert manager.told == ["RELOADING=1", "READY=1"]
+            reload(daemon, systemd_notify, read)
+        assert systemd_notify.told == ["RELOADING=1", "READY=1"]
         assert await talk(daemon)
 
 

@@ -13,14 +13,14 @@ from websockets.exceptions import InvalidMessage, InvalidStatus
 from daemon.config import Config
 from daemon.server import Daemon
 from streaming.protocol import Ready, Start, Stop
-from tests.certificates import Certificates, certificates
-from tests.fakes import PATIENCE, ScriptedEngine
-from tests.wire import Client, calling, get, serving, talk, until
+from tests.support.certificates import Certificates, certificates
+from tests.support.fakes import PATIENCE, ScriptedEngine
+from tests.support.wire import Client, calling, get, serving, talk, until
 
 
 async def test_who_asks_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a request holds a connection no longer than none."""
-    monkeypatch.setattr("daemon.listener.REQUEST_TIMEOUT", 0.1)
+    monkeypatch.setattr("daemon.net.listener.REQUEST_TIMEOUT", 0.1)
     async with serving(ScriptedEngine()) as daemon:
         reader, writer = await asyncio.open_connection("127.0.0.1", daemon.port)
         writer.write(b"GET / HTTP/1.1\r\nHost:")
@@ -39,7 +39,7 @@ async def test_beyond_their_number_the_connection_that_was_silent_longest_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Silence keeps nobody out; whoever has asked for something stays."""
-    monkeypatch.setattr("daemon.listener.STRANGERS", 3)
+    monkeypatch.setattr("daemon.net.listener.STRANGERS", 3)
     async with serving(ScriptedEngine(), max_sessions=1) as daemon, calling(daemon) as client:
         await client.say(Start())
         await client.hear_until(Ready)

@@ -11,12 +11,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from model import load as loading
-from model.load import Checkpoint, ModelError, Package, load
-from model.naming import ctranslate2_names
-from model.reference import as_transformers
+from model.checkpoints import load as loading
+from model.checkpoints.load import Checkpoint, ModelError, Package, load
+from model.checkpoints.reference import as_transformers
+from model.checkpoints.tensor_names import ctranslate2_names
+from tests.support.tiny import random_weights, tiny_config, tiny_tokens, write_tokenizer
 from tests.test_ctranslate2 import write
-from tests.tiny import random_weights, tiny_config, tiny_tokens, write_tokenizer
 
 CONFIG = tiny_config()
 WEIGHTS = random_weights(CONFIG)
@@ -212,7 +212,7 @@ def test_a_damaged_package_is_refused(
 # The Hub's own library reads its settings once, at import: hence another process.
 HUB = """
 import sys
-from model.load import ModelError, catalogue, load
+from model.checkpoints.load import ModelError, catalogue, load
 try:
     print(load(sys.argv[1]).source)
 except ModelError as error:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daemon import log
-from daemon.log import JournalFormatter, JsonFormatter, TextFormatter, escaped
+from daemon.monitoring import log
+from daemon.monitoring.log import JournalFormatter, JsonFormatter, TextFormatter, escaped
 
 FORGED = "\n2026-01-01 00:00:00,000 ERROR daemon: all is lost\x1b[2J\u202e\u2028"
 

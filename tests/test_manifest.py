@@ -12,7 +12,7 @@ import soundfile
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from model.training.manifest import COLUMNS, Clip, Manifest, SynthesisError
+from model.training.synthesis.manifest import COLUMNS, Clip, Manifest, SynthesisError
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -2,8 +2,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from model import measure
-from model.measure import least_seconds, median_seconds, timed
+from model.whisper import measure
+from model.whisper.measure import least_seconds, median_seconds, timed
 
 
 class Clock:

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import WhisperFeatureExtractor
 
-from model.mel import SAMPLE_RATE, LogMel
+from model.whisper.mel import SAMPLE_RATE, LogMel
 
 NOISE = np.random.default_rng(1).standard_normal(30 * SAMPLE_RATE).astype(np.float32)
 

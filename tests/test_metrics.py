@@ -3,8 +3,18 @@ import asyncio
 from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.protocol import Final, Flush, Partial, Start, Stop
-from tests.fakes import ScriptedEngine
-from tests.wire import FRAME, calling, frames, get, half_a_sentence, sentence, serving, talk, until
+from tests.support.fakes import ScriptedEngine
+from tests.support.wire import (
+    FRAME,
+    calling,
+    frames,
+    get,
+    half_a_sentence,
+    sentence,
+    serving,
+    talk,
+    until,
+)
 
 
 def parsed(text: str) -> dict[str, float]:

@@ -16,8 +16,8 @@ import pytest
 from clients import mic
 from clients.mic import Device, DeviceError, add_arguments, choose, listing, loudness, run
 from streaming.protocol import Error, Start, Stop
-from tests.standin import Peer, Standin, closed, final, partial, standin_thread
-from tests.terminal import terminal_of
+from tests.support.standin import Peer, Standin, closed, final, partial, standin_thread
+from tests.support.terminal import terminal_of
 
 Capture = pytest.CaptureFixture[str]
 Player = Callable[["FakeStream"], None]

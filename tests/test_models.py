@@ -7,8 +7,8 @@ import huggingface_hub.constants
 import pytest
 
 from daemon import cli
-from model import load
-from model.load import PACKAGES, SHORT_NAMES
+from model.checkpoints import load
+from model.checkpoints.load import PACKAGES, SHORT_NAMES
 
 Capture = pytest.CaptureFixture[str]
 

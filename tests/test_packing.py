@@ -6,21 +6,21 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.drafter import Architecture, from_target
-from model.speech_draft import SpeechDraft
-from model.training.packing import (
+from model.drafting.parallel import Architecture, from_target
+from model.drafting.speech_draft import SpeechDraft
+from model.training.data.packing import (
     IGNORED,
     draw_anchors,
     lookup_of,
     pack,
     possible_anchors,
-    select_taps,
+    select_aux_layers,
 )
+from model.training.data.teacher import Trajectory
 from model.training.speech_student import SpeechStudent
 from model.training.student import BlockStudent, ParallelStudent
-from model.training.teacher import Trajectory
-from model.whisper import Whisper
-from tests.lessons import CHECKPOINT, CPU, TAPS
+from model.whisper.network import Whisper
+from tests.support.lessons import AUX_LAYERS, CHECKPOINT, CPU
 from tests.test_engine import tiny_speech_draft
 
 WIDTH = int(CHECKPOINT.config.d_model)
@@ -35,7 +35,7 @@ def trajectory(length: int, states: int = 50, seed: int = 0) -> Trajectory:
     tokens[-1] = CHECKPOINT.tokens.eot
     return Trajectory(
         tokens=tokens,
-        opening=4,
+        prompt_len=4,
         states=torch.randn(states, WIDTH, generator=source).half(),
         features=torch.randn(length - 1, 2 * WIDTH, generator=source).half(),
         finished=True,
@@ -68,7 +68,7 @@ def test_a_batch_says_what_follows_each_anchor(
     """Labels by hand; history strictly before the anchor; what fills up counts for nothing."""
     taught = [trajectory(*size, seed=n) for n, size in enumerate(sizes)]
     anchors = [draw_anchors(one, 5, source) for one in taught]
-    batch = pack(taught, anchors, kept=TAPS, wanted=TAPS, block=block, lookup=EVERY)
+    batch = pack(taught, anchors, kept=AUX_LAYERS, wanted=AUX_LAYERS, block=block, lookup=EVERY)
     for row, (one, places) in enumerate(zip(taught, anchors, strict=True)):
         for column in range(batch.places.shape[1]):
             if column >= len(places):
@@ -94,7 +94,7 @@ def test_a_cut_vocabulary_has_indices_of_its_own() -> None:
     known = one.tokens[[5, 7]].tolist()
     vocabulary = sorted(set(known))
     lookup = lookup_of(vocabulary, SIZE)
-    batch = pack([one], [[4]], kept=TAPS, wanted=TAPS, block=3, lookup=lookup)
+    batch = pack([one], [[4]], kept=AUX_LAYERS, wanted=AUX_LAYERS, block=3, lookup=lookup)
     wanted = [
         vocabulary.index(token) if token in vocabulary else IGNORED
         for token in one.tokens[5:8].tolist()
@@ -105,13 +105,13 @@ def test_a_cut_vocabulary_has_indices_of_its_own() -> None:
 
 def test_taps_are_selected_in_the_order_wanted() -> None:
     features = torch.arange(12.0).view(2, 6)  # [n, three blocks of two]
-    assert select_taps(features, (1, 4, 7), (1, 7)).tolist() == [[0, 1, 4, 5], [6, 7, 10, 11]]
+    assert select_aux_layers(features, (1, 4, 7), (1, 7)).tolist() == [[0, 1, 4, 5], [6, 7, 10, 11]]
 
 
 def parallel() -> BlockStudent:
     whisper = Whisper.from_weights(CHECKPOINT.config, CHECKPOINT.weights, CPU, torch.float32)
     torch.manual_seed(0)
-    return ParallelStudent(from_target(whisper, Architecture(2, 4, TAPS), (0, 1)), CHECKPOINT)
+    return ParallelStudent(from_target(whisper, Architecture(2, 4, AUX_LAYERS), (0, 1)), CHECKPOINT)
 
 
 def speech() -> BlockStudent:
@@ -125,7 +125,7 @@ both_kinds = pytest.mark.parametrize("pupil", [parallel(), speech()], ids=["para
 
 def packed(pupil: BlockStudent, one: Trajectory, anchors: list[int]) -> torch.Tensor:
     """Logits [anchors, block, vocabulary]."""
-    batch = pack([one], [anchors], kept=TAPS, wanted=TAPS, block=4, lookup=EVERY)
+    batch = pack([one], [anchors], kept=AUX_LAYERS, wanted=AUX_LAYERS, block=4, lookup=EVERY)
     with torch.no_grad():
         return pupil.logits(batch)[0]
 
@@ -171,14 +171,16 @@ def test_a_block_sees_no_other_block(pupil: BlockStudent) -> None:
 def test_rows_do_not_see_each_others_padding(pupil: BlockStudent) -> None:
     """A short utterance beside a long one says what it says alone."""
     short, long = trajectory(9, 50), trajectory(30, 100, seed=1)
-    batch = pack([short, long], [[5], [20, 22]], kept=TAPS, wanted=TAPS, block=4, lookup=EVERY)
+    batch = pack(
+        [short, long], [[5], [20, 22]], kept=AUX_LAYERS, wanted=AUX_LAYERS, block=4, lookup=EVERY
+    )
     with torch.no_grad():
         together = pupil.logits(batch)[0, 0]
     assert torch.allclose(together, packed(pupil, short, [5])[0], atol=1e-4)
 
 
 def test_a_batch_moves_as_a_whole() -> None:
-    batch = pack([trajectory(9)], [[5]], kept=TAPS, wanted=TAPS, block=4, lookup=EVERY)
+    batch = pack([trajectory(9)], [[5]], kept=AUX_LAYERS, wanted=AUX_LAYERS, block=4, lookup=EVERY)
     moved = batch.to(torch.device("meta"))
     assert {getattr(moved, name).device.type for name in batch.__slots__} == {"meta"}
 

@@ -9,10 +9,10 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from streaming.protocol import Lag, Speech, Stop
-from tests.browser import lines, needs_chromium, scripted, sound_file, start, stop, visiting
-from tests.fakes import PATIENCE, ScriptedEngine
-from tests.standin import Peer, closed, final, partial
-from tests.wire import serving, speech, until
+from tests.support.browser import lines, needs_chromium, scripted, sound_file, start, stop, visiting
+from tests.support.fakes import PATIENCE, ScriptedEngine
+from tests.support.standin import Peer, closed, final, partial
+from tests.support.wire import serving, speech, until
 
 pytestmark = [needs_chromium, pytest.mark.asyncio(loop_scope="session")]
 

@@ -12,7 +12,7 @@ from PIL import Image
 from playwright.async_api import Browser, Page, expect
 
 from streaming.protocol import Error, Stop
-from tests.browser import (
+from tests.support.browser import (
     PHONE,
     WIDE,
     chromium,
@@ -22,7 +22,7 @@ from tests.browser import (
     sound_file,
     visiting,
 )
-from tests.standin import Peer, closed, final, partial, standin
+from tests.support.standin import Peer, closed, final, partial, standin
 
 pytestmark = [needs_chromium, pytest.mark.asyncio(loop_scope="session")]
 

@@ -6,9 +6,9 @@ import pytest
 from playwright.async_api import expect
 
 from clients.demo import overlap
-from tests.browser import chromium, lines, needs_chromium, sound_file, start, stop, visiting
-from tests.page_daemon import whisper_daemon
-from tests.wire import SAMPLE
+from tests.support.browser import chromium, lines, needs_chromium, sound_file, start, stop, visiting
+from tests.support.page_daemon import whisper_daemon
+from tests.support.wire import SAMPLE
 
 pytestmark = [needs_chromium, pytest.mark.real, pytest.mark.timeout(600)]
 

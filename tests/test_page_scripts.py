@@ -9,10 +9,10 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page
 
-from clients.subtitles import FORMATS
+from clients.caption_formats import FORMATS
 from streaming.protocol import Speech, encode
-from tests.browser import needs_chromium, scripted
-from tests.standin import final, partial
+from tests.support.browser import needs_chromium, scripted
+from tests.support.standin import final, partial
 
 pytestmark = [needs_chromium, pytest.mark.asyncio(loop_scope="session")]
 

@@ -11,7 +11,7 @@ from websockets.asyncio.server import ServerConnection
 from websockets.http11 import Request, Response
 
 from streaming.protocol import Error, Lag, Resume, Start, Stop
-from tests.browser import (
+from tests.support.browser import (
     BROKEN,
     lines,
     needs_chromium,
@@ -23,9 +23,9 @@ from tests.browser import (
     stop,
     visiting,
 )
-from tests.fakes import ScriptedEngine
-from tests.standin import Peer, closed, final, partial, ready, standin
-from tests.wire import serving, until
+from tests.support.fakes import ScriptedEngine
+from tests.support.standin import Peer, closed, final, partial, ready, standin
+from tests.support.wire import serving, until
 
 pytestmark = [needs_chromium, pytest.mark.asyncio(loop_scope="session")]
 
@@ -74,7 +74,7 @@ async def test_a_session_outlives_its_connection(browser: Browser, tmp_path: Pat
     engine = ScriptedEngine()
     async with (
         serving(engine, resume_seconds=60.0) as daemon,
-        visiting(browser, f"http://127.0.0.1:{daemon.port}/", expected=BROKEN) as page,
+        visiting(browser, f"http://127.0.0.1:{daemon.port}/", language_hint=BROKEN) as page,
     ):
         status, totals = page.get_by_role("status"), daemon._metrics.totals
         await page.set_input_files("#file", sound)
@@ -119,7 +119,7 @@ async def test_a_session_that_is_gone_is_followed_by_a_new_one(
         await peer.until(Stop)
         await peer.send(final("Two.", end=1.0), closed())
 
-    async with scripted(browser, script, expected=BROKEN) as (server, page):
+    async with scripted(browser, script, language_hint=BROKEN) as (server, page):
         await page.set_input_files("#file", sound_file(tmp_path / "talk.wav", 4, silence=0))
         await expect(page.get_by_role("status")).to_have_text("Ready")
         await expect(lines(page)).to_have_text(["One.", "Two."])
@@ -137,7 +137,7 @@ async def test_a_token_stands_in_the_address(browser: Browser, tmp_path: Path) -
     async with serving(ScriptedEngine(), tokens_file=str(tokens)) as daemon:
         url = f"http://127.0.0.1:{daemon.port}/"
         for wrong in ("", "#token=another-of-some-length", "#token=no token"):
-            async with visiting(browser, url + wrong, expected=BROKEN) as page:
+            async with visiting(browser, url + wrong, language_hint=BROKEN) as page:
                 await page.set_input_files("#file", sound)
                 await expect(page.get_by_role("alert")).to_contain_text("The service wants a token")
         async with visiting(browser, f"{url}#token=a-token-of-some-length") as page:
@@ -156,7 +156,7 @@ async def test_a_daemon_that_fails_again_and_again_is_given_up(
         await peer.websocket.close(1011)
 
     hurry = "const later = setTimeout; window.setTimeout = (task, ms) => later(task, ms / 100);"
-    async with scripted(browser, script, prelude=hurry, expected=BROKEN) as (server, page):
+    async with scripted(browser, script, prelude=hurry, language_hint=BROKEN) as (server, page):
         await page.set_input_files("#file", sound_file(tmp_path / "talk.wav", 1))
         await expect(page.get_by_role("alert")).to_contain_text(
             "The service fails again and again."
@@ -179,7 +179,7 @@ async def test_a_busy_service_is_waited_for_in_its_own_words(browser: Browser) -
         await peer.until(Stop)
         await peer.send(closed())
 
-    async with scripted(browser, script, refuse=refuse, expected=BROKEN) as (server, page):
+    async with scripted(browser, script, refuse=refuse, language_hint=BROKEN) as (server, page):
         await start(page)
         alert = page.get_by_role("alert")
         await expect(alert).to_contain_text("no session just now: all 16 sessions are taken.")
@@ -196,7 +196,7 @@ async def test_a_model_that_loads_is_said_and_waited_for(browser: Browser) -> No
     engine.hold_warm_up()
     async with (
         serving(engine, warm=False) as daemon,
-        visiting(browser, f"http://127.0.0.1:{daemon.port}/", expected=BROKEN) as page,
+        visiting(browser, f"http://127.0.0.1:{daemon.port}/", language_hint=BROKEN) as page,
     ):
         await expect(page.get_by_role("alert")).to_contain_text(
             "captiond is still loading its model"
@@ -224,7 +224,7 @@ async def test_what_is_dismissed_is_not_said_again(browser: Browser) -> None:
     async with (
         serving(engine, warm=False) as daemon,
         visiting(
-            browser, f"http://127.0.0.1:{daemon.port}/", expected=BROKEN, prelude=hurry
+            browser, f"http://127.0.0.1:{daemon.port}/", language_hint=BROKEN, prelude=hurry
         ) as page,
     ):
         alert = page.get_by_role("alert")
@@ -242,7 +242,7 @@ async def test_what_is_dismissed_is_not_said_again(browser: Browser) -> None:
 async def test_a_service_that_is_gone_is_said(browser: Browser) -> None:
     async with AsyncExitStack() as service:
         server = await service.enter_async_context(standin(gate=page_gate()))
-        async with visiting(browser, page_of(server.url), expected=BROKEN) as page:
+        async with visiting(browser, page_of(server.url), language_hint=BROKEN) as page:
             await service.aclose()
             await start(page)
             await expect(page.get_by_role("alert")).to_contain_text("service does not answer")
@@ -427,11 +427,11 @@ async def test_a_chosen_microphone_that_is_gone_gives_way_to_the_usual_one(
         await expect(page.get_by_role("status")).to_have_text("Ready")
         microphone = page.get_by_label("Microphone")
         offered = microphone.locator("option")
-        await expect(offered).to_have_text(["The usual one", "Desk", "Hat"])
+        await expect(offered).to_have_text(["The usual one", "EngineUnderTest", "Hat"])
         await expect(microphone).to_have_value("")
-        await microphone.select_option("Desk")
+        await microphone.select_option("EngineUnderTest")
         await page.evaluate(unplug)
-        await expect(offered).to_have_text(["The usual one", "Desk"])
+        await expect(offered).to_have_text(["The usual one", "EngineUnderTest"])
         await expect(microphone).to_have_value("desk")
         await page.evaluate(unplug)
         await expect(offered).to_have_text(["The usual one"])

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from model.phases import Phases
-from model.reading import ReaderArchitecture, SlotReader, from_encoder
-from model.slots import Slots
-from model.trained import Trained
-from model.whisper import Whisper
+from model.drafting.drafter_files import Trained
+from model.drafting.reading import ReaderArchitecture, SlotReader, from_encoder
+from model.engine.phases import Phases
+from model.whisper.network import Whisper
+from model.whisper.slots import Slots
+from tests.support.tiny import tiny_checkpoint
 from tests.test_engine import tiny_drafter, tiny_speech_draft
-from tests.tiny import tiny_checkpoint
 
 CHECKPOINT = tiny_checkpoint()
 ROWS = 3
@@ -43,10 +43,12 @@ class Bench:
 
     def prefilled(self) -> None:
         """Encode and prefill, eagerly."""
-        self.phases.encode(self.mel, first=0, spoken=100)
-        self.phases.prefill(**self.opening(), first=0, reach=64, heard=100, sampled=True)
+        self.phases.encode(self.mel, first=0, audio_len=100)
+        self.phases.prefill(
+            **self.prompt_tokens(), first=0, kv_len=64, encoder_len=100, sampled=True
+        )
 
-    def opening(self) -> dict[str, Tensor]:
+    def prompt_tokens(self) -> dict[str, Tensor]:
         """Inputs of a prefill with a text behind the opening."""
         return {
             "tokens": self.tokens,
@@ -77,28 +79,34 @@ class Bench:
 Phase = tuple[Callable[[Bench], Callable[..., Any]], Callable[[Bench], dict[str, Tensor]], bool]
 PHASES: dict[str, Phase] = {
     "encode": (
-        lambda b: partial(b.phases.encode, first=2, spoken=100),
+        lambda b: partial(b.phases.encode, first=2, audio_len=100),
         lambda b: {"mel": b.mel},
         False,
     ),
-    "detect": (lambda b: partial(b.phases.detect, first=0, last=3, heard=100), lambda _: {}, True),
+    "detect": (
+        lambda b: partial(b.phases.detect, first=0, last=3, encoder_len=100),
+        lambda _: {},
+        True,
+    ),
     "prefill": (
-        lambda b: partial(b.phases.prefill, first=0, reach=64, heard=100, sampled=True),
-        Bench.opening,
+        lambda b: partial(b.phases.prefill, first=0, kv_len=64, encoder_len=100, sampled=True),
+        Bench.prompt_tokens,
         False,
     ),
     "draft": (
-        lambda b: partial(b.phases.draft, rows=3, count=4, reach=64, heard=100, sampled=True),
+        lambda b: partial(
+            b.phases.draft, rows=3, count=4, kv_len=64, encoder_len=100, sampled=True
+        ),
         lambda _: {},
         True,
     ),
     "verify": (
-        lambda b: partial(b.phases.verify, reach=64, heard=100, sampled=True),
+        lambda b: partial(b.phases.verify, kv_len=64, encoder_len=100, sampled=True),
         Bench.block,
         True,
     ),
     "verify greedily": (
-        lambda b: partial(b.phases.verify, reach=64, heard=100, sampled=False),
+        lambda b: partial(b.phases.verify, kv_len=64, encoder_len=100, sampled=False),
         Bench.block,
         True,
     ),
@@ -118,7 +126,7 @@ def test_a_traced_phase_replays_the_eager_call(name: str, drafter: Trained) -> N
         if prefilled:
             bench.prefilled()
         else:
-            bench.phases.encode(bench.mel, first=0, spoken=100)
+            bench.phases.encode(bench.mel, first=0, audio_len=100)
     wanted = make(eager)(**inputs(eager))
 
     # Traced with other values than it is replayed with: nothing may be baked in.

@@ -8,9 +8,9 @@ import pytest
 from websockets.frames import Frame, Opcode
 
 from daemon.config import Config
-from daemon.outbox import Lateness
 from daemon.server import Daemon
-from model.requests import Request
+from daemon.sessions.outbox import LagMonitor
+from model.engine.requests import Request
 from streaming.protocol import (
     Closed,
     Error,
@@ -25,8 +25,8 @@ from streaming.protocol import (
     encode,
 )
 from streaming.session import Output, Session
-from tests.fakes import PATIENCE, ScriptedEngine
-from tests.wire import (
+from tests.support.fakes import PATIENCE, ScriptedEngine
+from tests.support.wire import (
     Client,
     calling,
     frames,
@@ -83,7 +83,7 @@ def said(client: Client) -> list[tuple[int, float, float, str, str]]:
 
 def outstanding(daemon: Daemon) -> list[int]:
     """How many finals each session awaits."""
-    return [seat.outstanding for seat in daemon._seats._seats.values()]
+    return [live_session.outstanding for live_session in daemon._registry._sessions.values()]
 
 
 async def test_each_of_eight_gets_what_it_would_get_alone() -> None:
@@ -154,10 +154,10 @@ async def test_a_machine_too_slow_says_so_and_loses_nothing(
     """Each request takes 1.3 times as long as its sound. Partials suffer, and sound waits unread."""
     most = 6.0
     backlogs: list[float] = []
-    original = Session.hear
+    original = Session.process
 
     def hear(session: Session) -> list[Output]:
-        backlogs.append(session.backlog_samples / 16_000)
+        backlogs.append(session.pending_samples / 16_000)
         return original(session)
 
     def toil(request: Request) -> str:
@@ -172,9 +172,9 @@ async def test_a_machine_too_slow_says_so_and_loses_nothing(
             await client.say(frame)
         await client.say(Flush())
 
-    monkeypatch.setattr(Session, "hear", hear)
-    monkeypatch.setattr(Lateness, "AFTER", Lateness.AFTER / FASTER)
-    monkeypatch.setattr(Lateness, "EVERY", Lateness.EVERY / FASTER)
+    monkeypatch.setattr(Session, "process", hear)
+    monkeypatch.setattr(LagMonitor, "AFTER", LagMonitor.AFTER / FASTER)
+    monkeypatch.setattr(LagMonitor, "EVERY", LagMonitor.EVERY / FASTER)
     engine = ScriptedEngine(slots=1, text=toil)
     async with serving(engine, max_buffered_seconds=most) as daemon, calling(daemon) as client:
         await client.say(Start(language="en"))
@@ -238,7 +238,7 @@ async def test_twenty_clients_share_one_model() -> None:
     running = asyncio.create_task(daemon.run())
     await asyncio.wait_for(daemon.ready.wait(), PATIENCE)
     talking = [asyncio.create_task(talk(daemon)) for _ in range(20)]
-    await until(lambda: len(daemon._seats) == 20)
+    await until(lambda: len(daemon._registry) == 20)
     loaded[0].release()
     finals = await asyncio.gather(*talking)
     daemon.stop()

@@ -8,11 +8,13 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
 
-from model.engine import Engine
-from model.kernels import LinearGelu
-from model.load import load
-from model.proposers import Proposer, Reuse
-from model.quantised import (
+from model.checkpoints.load import load
+from model.drafting.previous_text import PreviousText, Proposer
+from model.engine.engine import Engine
+from model.engine.requests import Hypothesis, Request
+from model.whisper.kernels import LinearGelu
+from model.whisper.network import Cache, Whisper
+from model.whisper.quantised import (
     MIXED_IN,
     QuantisedLinear,
     added,
@@ -21,12 +23,10 @@ from model.quantised import (
     quantise,
     write_keys,
 )
-from model.requests import Hypothesis, Request
-from model.whisper import Cache, Whisper
-from tests.audio import needs_audio, recordings
-from tests.oracles import Adversary, Guesser, Oracle, run_shuffled
+from tests.support.audio import needs_audio, recordings
+from tests.support.oracles import Adversary, Guesser, Oracle, run_shuffled
+from tests.support.tiny import random_weights, tiny_config
 from tests.test_engine import CHECKPOINT, GREEDY, WARM, tiny_drafter
-from tests.tiny import random_weights, tiny_config
 
 CPU = torch.device("cpu")
 pytestmark = pytest.mark.skipif(
@@ -145,8 +145,8 @@ def test_company_changes_no_bit_of_attention(heads: int, positions: int) -> None
             assert torch.equal(part, whole[rows, :, :n]), (n, rows)
 
 
-@pytest.mark.parametrize("reach", [128, 192, 448, 458])
-def test_positions_that_are_not_seen_change_no_bit(reach: int) -> None:
+@pytest.mark.parametrize("kv_len", [128, 192, 448, 458])
+def test_positions_that_are_not_seen_change_no_bit(kv_len: int) -> None:
     """As text grows attention looks further, at the same text."""
     q, (k, v) = random_tensor(1, 8, 5, 64).to(MIXED_IN), cached(1, 8, 458, 64)
 
@@ -154,7 +154,7 @@ def test_positions_that_are_not_seen_change_no_bit(reach: int) -> None:
         mask = added(torch.arange(positions) < 50)[None, None, None]
         return attend(q, k[:, :, :positions], v[:, :, :positions], mask)
 
-    assert torch.equal(over(reach), over(64))
+    assert torch.equal(over(kv_len), over(64))
 
 
 class Tiny:
@@ -232,7 +232,7 @@ def proposers_for(
         "perfect": lambda request: Oracle(plain[id(request)], acceptance=1.0),
         "random": lambda _: Guesser(eot),
         "adversarial": lambda request: Adversary(plain[id(request)], eot),
-        "reuse": lambda request: Reuse(plain[id(requests[requests.index(request) - 1])]),
+        "reuse": lambda request: PreviousText(plain[id(requests[requests.index(request) - 1])]),
     }
 
 

@@ -5,21 +5,27 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.engine import Engine
-from model.load import ModelError
-from model.reading import ReaderArchitecture, from_encoder
-from model.requests import Request
-from model.trained import TrainedReader, bundled, load_drafter, load_reader, save_network
-from model.training.distil import teach
+from model.checkpoints.load import ModelError
+from model.drafting.drafter_files import (
+    TrainedReader,
+    bundled,
+    load_drafter,
+    load_reader,
+    save_network,
+)
+from model.drafting.reading import ReaderArchitecture, from_encoder
+from model.engine.engine import Engine
+from model.engine.requests import Request
+from model.training.data.distil import teach
+from model.training.data.packing import IGNORED, lookup_of, pack
+from model.training.data.teacher import Trajectory
 from model.training.evaluate import judge
-from model.training.packing import IGNORED, lookup_of, pack
 from model.training.reader_student import ReaderStudent
-from model.training.teacher import Trajectory
-from model.whisper import Whisper
-from tests.lessons import CHECKPOINT, CPU, TAPS, passages, teacher
-from tests.test_drafter import network as drafter_network
+from model.whisper.network import Whisper
+from tests.support.lessons import AUX_LAYERS, CHECKPOINT, CPU, passages, teacher
+from tests.support.tiny import tiny_checkpoint
 from tests.test_packing import trajectory
-from tests.tiny import tiny_checkpoint
+from tests.test_parallel import network as drafter_network
 
 TEXTS = tuple(range(CHECKPOINT.tokens.eot))
 LOOKUP = lookup_of(TEXTS, CHECKPOINT.config.vocab_size)
@@ -35,19 +41,19 @@ def student(vocabulary: tuple[int, ...] = TEXTS) -> ReaderStudent:
 def test_a_lesson_holds_what_was_emitted() -> None:
     """The text alone, without its opening; what the reader cannot name is ignored."""
     short, long = trajectory(9, 50), trajectory(12, 60, seed=1)
-    known = tuple(int(token) for token in short.tokens[short.opening : -2])
+    known = tuple(int(token) for token in short.tokens[short.prompt_len : -2])
     lookup = lookup_of(sorted(set(known)), CHECKPOINT.config.vocab_size)
-    batch = pack([short, long], [[5], [6]], kept=TAPS, wanted=(), block=4, lookup=lookup)
+    batch = pack([short, long], [[5], [6]], kept=AUX_LAYERS, wanted=(), block=4, lookup=lookup)
     named = [sorted(set(known))[place] for place in batch.text[0].tolist() if place != IGNORED]
-    assert named == [t for t in short.tokens[short.opening :].tolist() if t in known]
+    assert named == [t for t in short.tokens[short.prompt_len :].tolist() if t in known]
     assert batch.features.shape[-1] == 0
 
 
 def test_rows_do_not_see_each_others_padding() -> None:
     pupil = student()
     short, long = trajectory(9, 50), trajectory(12, 101, seed=1)
-    both = pack([short, long], [[5], [6]], kept=TAPS, wanted=(), block=4, lookup=LOOKUP)
-    alone = pack([short], [[5]], kept=TAPS, wanted=(), block=4, lookup=LOOKUP)
+    both = pack([short, long], [[5], [6]], kept=AUX_LAYERS, wanted=(), block=4, lookup=LOOKUP)
+    alone = pack([short], [[5]], kept=AUX_LAYERS, wanted=(), block=4, lookup=LOOKUP)
     with torch.no_grad():
         assert torch.allclose(pupil.logits(both)[0, :25], pupil.logits(alone)[0], atol=1e-4)
 
@@ -56,7 +62,7 @@ def learned(taught: list[Trajectory]) -> ReaderStudent:
     """It, when it knows these few by heart, or nearly."""
     pupil = student()
     optimizer = torch.optim.AdamW(pupil.parameters(), lr=3e-3)
-    batch = pack(taught, [[5]] * len(taught), kept=TAPS, wanted=(), block=4, lookup=LOOKUP)
+    batch = pack(taught, [[5]] * len(taught), kept=AUX_LAYERS, wanted=(), block=4, lookup=LOOKUP)
     for _ in range(150):
         optimizer.zero_grad()
         pupil(batch).backward()
@@ -67,19 +73,19 @@ def learned(taught: list[Trajectory]) -> ReaderStudent:
 def test_the_walk_is_what_the_engine_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same reader over the same audio: as many passes, and as many tokens accepted."""
     # As `judge` computes: in int8, which serves, a near tie may fall the other way.
-    monkeypatch.setattr("model.draft_memory.missing_instructions", lambda: ["any"])
+    monkeypatch.setattr("model.drafting.drafter_cache.missing_instructions", lambda: ["any"])
     # Every utterance is read, however little was right in those before.
-    monkeypatch.setattr("model.engine.ReadingPace.choose", lambda *_: True)
+    monkeypatch.setattr("model.engine.engine.ReadingPace.choose", lambda *_: True)
     kept, _ = teach(teacher(), passages(tmp_path, 24), "en")
     pairs = [(one, t) for one, t in kept if len(t.tokens) < 32]
     network = learned([t for _, t in pairs]).network.eval()
     engine = Engine(CHECKPOINT, slots=3, reader=TrainedReader("learned", network))
     results = engine.transcribe(Request(one.read(), language="en") for one, _ in pairs)
     for (_, one), result in zip(pairs, results, strict=True):
-        alone = judge(CHECKPOINT, network, [one], kept=TAPS, device=CPU)
+        alone = judge(CHECKPOINT, network, [one], kept=AUX_LAYERS, device=CPU)
         assert alone.tokens == len(result.tokens)
         assert (sum(alone.accepted), alone.rounds) == (result.accepted, result.rounds + 1)
-    score = judge(CHECKPOINT, network, [t for _, t in pairs], kept=TAPS, device=CPU)
+    score = judge(CHECKPOINT, network, [t for _, t in pairs], kept=AUX_LAYERS, device=CPU)
     assert score.alpha > 0.1, "something is learned: worth comparing"
 
 
@@ -103,7 +109,7 @@ def test_a_file_gives_back_the_reader_and_is_no_drafter(tmp_path: Path) -> None:
 def test_the_bundled_one_is_found_by_what_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("model.trained.BUNDLED", tmp_path)
+    monkeypatch.setattr("model.drafting.drafter_files.BUNDLED", tmp_path)
     reader, drafter = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
     save_network(reader, student().network, target=CHECKPOINT.fingerprint, acceptance=[0.5])
     assert bundled(CHECKPOINT) is None

@@ -5,8 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.engine import Engine
-from model.reading import (
+from model.drafting.drafter_files import TrainedReader
+from model.drafting.reading import (
     NOTHING,
     Reader,
     ReaderArchitecture,
@@ -14,9 +14,9 @@ from model.reading import (
     collapse,
     from_encoder,
 )
-from model.trained import TrainedReader
-from model.whisper import Whisper
-from tests.oracles import run_shuffled
+from model.engine.engine import Engine
+from model.whisper.network import Whisper
+from tests.support.oracles import run_shuffled
 from tests.test_engine import CHECKPOINT, GREEDY, PLAIN, WARM, tiny_drafter
 
 VOCABULARY = tuple(range(0, 200, 3))
@@ -47,12 +47,12 @@ def test_silence_behind_the_speech_is_not_read() -> None:
     """What lies behind the spoken states changes nothing, and nothing is read there."""
     reader = SlotReader(tiny_reader(), TARGET, CHECKPOINT.tokens.bias(first=False), packed=False)
     states = torch.randn(2, 100, 32, generator=torch.Generator().manual_seed(1))
-    spoken = torch.tensor([100, 50])
+    audio_len = torch.tensor([100, 50])
     with torch.inference_mode():
-        names = reader.read(states, spoken)
+        names = reader.read(states, audio_len)
         states[1, 50:] = 9.0
-        again = reader.read(states, spoken)
-        alone = reader.read(states[1:, :50], spoken[1:])
+        again = reader.read(states, audio_len)
+        alone = reader.read(states[1:, :50], audio_len[1:])
     assert torch.equal(names, again)
     assert (names[1, 25:] == NOTHING).all()
     assert torch.equal(names[1:, :25], alone)
@@ -110,6 +110,6 @@ def test_a_block_that_changes_from_round_to_round_changes_no_token(slots: int) -
 
     alone = {id(request): engine_of(1).transcribe([request])[0].tokens for request in WARM}
     engine = engine_of(slots)
-    engine._pace = Dice(slots)  # type: ignore[assignment]  # what a pace is to the engine
+    engine._draft_length = Dice(slots)  # type: ignore[assignment]  # what a pace is to the engine
     for one in run_shuffled(engine, GREEDY + WARM, random.Random(slots)):
         assert one.tokens == (PLAIN | alone)[id(one.request)]

@@ -13,20 +13,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import WhisperFeatureExtractor, WhisperForConditionalGeneration
 
-from model.engine import Engine
-from model.guard import LADDER
-from model.load import PACKAGES, Checkpoint, load
-from model.mel import LogMel
-from model.reference import as_transformers
-from model.requests import Hypothesis, Request
-from model.whisper import Cache, Whisper
-from model.words import word_errors
+from model.bench.word_errors import word_errors
+from model.checkpoints.load import PACKAGES, Checkpoint, load
+from model.checkpoints.reference import as_transformers
+from model.engine.engine import Engine
+from model.engine.fallback import FALLBACK_TEMPERATURES
+from model.engine.requests import Hypothesis, Request
+from model.whisper.mel import LogMel
+from model.whisper.network import Cache, Whisper
+from streaming.hallucination import is_plausible
 from streaming.protocol import Encoding, Start
 from streaming.session import Session
-from streaming.trust import believed
-from tests.audio import needs_audio, read, recordings
-from tests.corpus import greedy_reference, opened_like
-from tests.streams import encoded, feed, finals
+from tests.support.audio import needs_audio, read, recordings
+from tests.support.streams import encoded, feed, finals
+from tests.support.transformers_greedy import greedy_reference, prompt_like
 from tests.test_vad import noise
 
 pytestmark = [
@@ -68,8 +68,8 @@ def logits_along(name: str, tokens: Tensor, features: Tensor, whisper: Whisper) 
     dtype = whisper.decoder.positions.dtype
     slot = Cache.allocate(checkpoint(name).config, 1, torch.device("cpu"), dtype)
     whisper.decoder.write_cross(whisper.encoder(features.to(dtype)), slot)
-    zero, heard = torch.zeros(1, dtype=torch.int64), torch.tensor([1500])
-    return whisper.decoder.logits(whisper.decoder(tokens, zero, heard, slot, 128, 1500)[0])
+    zero, encoder_len = torch.zeros(1, dtype=torch.int64), torch.tensor([1500])
+    return whisper.decoder.logits(whisper.decoder(tokens, zero, encoder_len, slot, 128, 1500)[0])
 
 
 @pytest.mark.parametrize("name", PACKAGES)
@@ -87,7 +87,7 @@ def test_features_and_logits_equal_transformers(name: str) -> None:
     assert (LogMel(80)([audio], 1500) - features).abs().max() <= 1e-5
 
     (said,) = engine(name).transcribe([Request(audio, language="en")])
-    tokens = torch.cat((opened_like(checkpoint(name)), torch.tensor([said.tokens])), 1)
+    tokens = torch.cat((prompt_like(checkpoint(name)), torch.tensor([said.tokens])), 1)
     theirs = reference(name)(input_features=features, decoder_input_ids=tokens).logits
     plain, exact = (
         Whisper.from_weights(
@@ -154,10 +154,10 @@ def test_silence_is_likelier_no_speech_than_speech() -> None:
     speech = recordings(under="librispeech_testother")[2].audio()
     quiet = replace(Request(speech * 0), language="en")
     loud = Request(speech, language="en")
-    silent, spoken = engine("base").transcribe([quiet, loud])
+    silent, audio_len = engine("base").transcribe([quiet, loud])
     assert silent.no_speech > 0.3
-    assert spoken.no_speech < 0.1
-    assert spoken.mean_logprob > -0.5
+    assert audio_len.no_speech < 0.1
+    assert audio_len.mean_logprob > -0.5
 
 
 def test_a_prompt_changes_the_spelling() -> None:
@@ -199,7 +199,13 @@ def test_words_lie_where_they_were_said() -> None:
 def as_finals(audios: Iterable[NDArray[np.float32]], language: str | None) -> list[Hypothesis]:
     """Decoded as a session's finals are."""
     return engine("base").transcribe(
-        Request(audio, language=language, guarded=True, ladder=LADDER) for audio in audios
+        Request(
+            audio,
+            language=language,
+            stop_on_repetition=True,
+            fallback_temperatures=FALLBACK_TEMPERATURES,
+        )
+        for audio in audios
     )
 
 
@@ -208,7 +214,7 @@ def test_words_made_of_noise_are_told_by_their_figures(language: str | None) -> 
     """Short clips, too, which a session decodes though no voice was detected in them."""
     sounds = [noise(colour, -30, 2) for colour in ("white", "pink", "brown", "hum")]
     clips = [sound[:length].astype(np.float32) for sound in sounds for length in (5_000, 30_000)]
-    assert not [one.text for one in as_finals(clips, language) if one.text and believed(one)]
+    assert not [one.text for one in as_finals(clips, language) if one.text and is_plausible(one)]
 
 
 def test_a_thank_you_that_was_spoken_survives() -> None:
@@ -225,9 +231,9 @@ def test_a_thank_you_that_was_spoken_survives() -> None:
         at = next(n for n, word in enumerate(said.timed) if word.text.lower() == "thank")
         start, stop = said.timed[at].start, said.timed[at + 1].end
         clips.append(np.pad(audio[int(start * 16_000) : int(stop * 16_000)], 4_800))
-    for heard in as_finals(clips, "en"):
-        assert words(heard.text) == ["thank", "you"]
-        assert believed(heard)
+    for encoder_len in as_finals(clips, "en"):
+        assert words(encoder_len.text) == ["thank", "you"]
+        assert is_plausible(encoder_len)
 
 
 def test_every_format_gives_the_same_words() -> None:
@@ -241,17 +247,19 @@ def test_every_format_gives_the_same_words() -> None:
         ("mulaw", 8_000, 1),
         ("alaw", 8_000, 1),
     ]
-    heard = []
+    encoder_len = []
     for encoding, rate, channels in formats:
         stream = Session(Start(encoding=encoding, rate=rate, channels=channels, partials=False))
         audio = np.asarray(soxr.resample(one.audio(), 16_000, rate), np.float32)
         outputs = [*feed(stream, encoded(audio, encoding, channels)), *stream.stop()]
-        heard.append(" ".join(a.text for a in as_finals([w.audio for w in finals(outputs)], "en")))
-    wanted = words(heard[0])
+        encoder_len.append(
+            " ".join(a.text for a in as_finals([w.audio for w in finals(outputs)], "en"))
+        )
+    wanted = words(encoder_len[0])
     assert len(wanted) > 8
-    assert [words(text) for text in heard[1:4]] == [wanted] * 3
-    for text in heard[4:]:
-        assert word_errors([heard[0]], [text])["errors"] <= 1
+    assert [words(text) for text in encoder_len[1:4]] == [wanted] * 3
+    for text in encoder_len[4:]:
+        assert word_errors([encoder_len[0]], [text])["errors"] <= 1
 
 
 def test_a_prefix_is_gone_on_with() -> None:

@@ -3,9 +3,9 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from model.load import Checkpoint
-from model.reference import as_transformers
-from tests.tiny import changed, tiny_checkpoint
+from model.checkpoints.load import Checkpoint
+from model.checkpoints.reference import as_transformers
+from tests.support.tiny import changed, tiny_checkpoint
 
 
 def test_the_token_rules_come_along() -> None:

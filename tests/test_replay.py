@@ -26,7 +26,7 @@ def test_the_rest_is_what_was_not_heard(items: list[bytes | str], data: st.DataO
     audio = b"".join(item for item in items if isinstance(item, bytes))
     safe = data.draw(st.integers(0, len(audio)))
     heard = data.draw(st.integers(safe, len(audio)))
-    replay.heard(safe)
+    replay.acknowledge(safe)
     assert replay.start <= safe
     rest = list(replay.rest(heard))
     assert b"".join(item for item in rest if isinstance(item, bytes)) == audio[heard:]
@@ -37,9 +37,9 @@ def test_the_rest_is_what_was_not_heard(items: list[bytes | str], data: st.DataO
 def test_what_is_safe_is_forgotten() -> None:
     """Memory is bounded by what the daemon has not confirmed."""
     replay, _ = said([b"abc", "flush", b"def", "stop"])
-    replay.heard(4)
+    replay.acknowledge(4)
     assert replay.start == 3
     assert list(replay.rest(4)) == [b"ef", "stop"]
-    replay.heard(6)
+    replay.acknowledge(6)
     assert replay.start == 6
     assert list(replay.rest(6)) == ["stop"]

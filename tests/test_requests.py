@@ -1,6 +1,6 @@
 import pytest
 
-from model.requests import as_tuple
+from model.engine.requests import as_tuple
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.engine import Engine
-from model.requests import Request
-from model.runner import Runner
-from model.trained import Trained
+from model.drafting.drafter_files import Trained
+from model.engine.engine import Engine
+from model.engine.requests import Request
+from model.engine.runner import Runner
+from tests.support.tiny import tiny_checkpoint
 from tests.test_engine import tiny_drafter
-from tests.tiny import tiny_checkpoint
 
 CHECKPOINT = tiny_checkpoint(max_source_positions=1500)
 
@@ -74,7 +74,7 @@ def test_warm_up_captures_every_shape_that_decoding_needs(slots: int) -> None:
             prompt="x" * (number % 5 * 9),
             temperature=(0.0, 0.9)[number % 3 == 1],
             fitted_window=bool(number % 2),
-            previous=tuple(range(3, 3 + number * 2)),
+            draft_tokens=tuple(range(3, 3 + number * 2)),
         )
         for number in range(14)
     )
@@ -85,9 +85,9 @@ def test_warm_up_captures_every_shape_that_decoding_needs(slots: int) -> None:
 def test_a_pace_is_measured_for_every_bucket(slots: int) -> None:
     """Positive times for plain and drafted rounds, and a choice among them, for any slots."""
     one = runner(slots=slots, drafter=tiny_drafter())
-    pace = one.measured_pace(slots)
-    assert {pace.choose(rows) for rows in range(1, slots + 1)} <= {0, 1, 2, 4}
-    assert all(time > 0 for times in pace._verify.values() for time in times.values())
+    draft_length = one.measured_draft_length(slots)
+    assert {draft_length.choose(rows) for rows in range(1, slots + 1)} <= {0, 1, 2, 4}
+    assert all(time > 0 for times in draft_length._verify.values() for time in times.values())
 
 
 def test_a_drafter_is_given_up_once() -> None:

@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 import numpy as np
 import pytest
 
-from daemon.backlog import Result, Work
-from daemon.scheduler import Scheduler
-from model.requests import Failure, Hypothesis, Request
-from tests.fakes import PATIENCE, ScriptedEngine
-from tests.test_backlog import work
-from tests.wire import until
+from daemon.recognition.request_queue import Result, Work
+from daemon.recognition.scheduler import Scheduler
+from model.engine.requests import Failure, Hypothesis, Request
+from tests.support.fakes import PATIENCE, ScriptedEngine
+from tests.support.wire import until
+from tests.test_request_queue import work
 
 
 class Clients:

@@ -11,6 +11,7 @@ from streaming.segmenter import (
     AUDIBLE,
     SMOOTHING,
     STEPS,
+    AudioRingBuffer,
     Began,
     Ended,
     Event,
@@ -19,7 +20,6 @@ from streaming.segmenter import (
     Settings,
     Signal,
     State,
-    Tape,
     quietest_point,
 )
 
@@ -368,22 +368,22 @@ def test_the_table_holds_every_step_but_the_impossible() -> None:
 def test_memory_stays_the_same_over_two_hours() -> None:
     """Utterances, silence and cuts use one array that never grows."""
     segmenter = Segmenter(Settings(), FRAME)
-    array = segmenter._tape._samples
+    array = segmenter._buffer._samples
     frame = np.zeros(FRAME, np.float32)
     for index in range(2 * 3_600 * 1_000 // 30):
         segmenter.push(frame, speech=index % 4_000 < 2_500)
-    assert segmenter._tape._samples is array
+    assert segmenter._buffer._samples is array
     assert len(array) < 33 * 16_000
 
 
 def test_memory_stays_the_same_over_thousands_of_flushes() -> None:
     """With less than a frame before each: what is said then still has its pre-roll."""
     run = Run()
-    array = run.segmenter._tape._samples
+    array = run.segmenter._buffer._samples
     for _ in range(5_000):
         run.flush(rest=320)
     assert run.events == []
-    assert run.segmenter._tape._samples is array
+    assert run.segmenter._buffer._samples is array
     assert run.segmenter.position == run.segmenter.silence == 5_000 * 320 > 3 * len(array)
     run.frames(20, speech=True).frames(50, speech=False)
     (ended,) = run.ended
@@ -393,27 +393,27 @@ def test_memory_stays_the_same_over_thousands_of_flushes() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 40)), max_size=30))
 def test_the_tape_reads_what_was_written_and_not_forgotten(steps: list[tuple[int, int]]) -> None:
-    tape = Tape(100)
+    buffer = AudioRingBuffer(100)
     written = np.zeros(0, np.float32)
     kept = 0
     for samples, back in steps:
         kept = max(kept, len(written) - min(back, 70))
-        tape.forget(kept)
+        buffer.forget(kept)
         fresh = np.arange(len(written), len(written) + samples, dtype=np.float32)
-        tape.append(fresh)
+        buffer.append(fresh)
         written = np.concatenate([written, fresh])
-        np.testing.assert_array_equal(tape.read(kept, tape.stop), written[kept:])
+        np.testing.assert_array_equal(buffer.read(kept, buffer.stop), written[kept:])
     if kept:
         with pytest.raises(AssertionError):
-            tape.read(kept - 1, kept)
+            buffer.read(kept - 1, kept)
 
 
 def test_what_the_tape_gave_is_a_copy() -> None:
-    tape = Tape(4)
-    tape.append(np.arange(1, 5, dtype=np.float32))
-    read = tape.read(0, 4)
-    tape.forget(4)
-    tape.append(np.arange(5, 9, dtype=np.float32))
+    buffer = AudioRingBuffer(4)
+    buffer.append(np.arange(1, 5, dtype=np.float32))
+    read = buffer.read(0, 4)
+    buffer.forget(4)
+    buffer.append(np.arange(5, 9, dtype=np.float32))
     np.testing.assert_array_equal(read, [1, 2, 3, 4])
 
 

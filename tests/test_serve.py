@@ -14,16 +14,16 @@ from clients.demo import READY
 from clients.stream import connect
 from daemon import cli
 from daemon.config import Config
-from daemon.manager import Manager
+from daemon.monitoring.systemd_notify import Manager
 from daemon.serve import _is_loopback, physical_cores, serve
 from daemon.server import Daemon
-from model.load import load
-from model.trained import save_network
+from model.checkpoints.load import load
+from model.drafting.drafter_files import save_network
 from streaming.protocol import Start
-from tests.fakes import PATIENCE, ScriptedEngine
-from tests.test_drafter import network
+from tests.support.fakes import PATIENCE, ScriptedEngine
+from tests.support.wire import calling, until
 from tests.test_load import save_transformers
-from tests.wire import calling, until
+from tests.test_parallel import network
 
 ROOT = Path(__file__).parent.parent
 

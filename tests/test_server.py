@@ -13,11 +13,11 @@ from websockets.http11 import Response
 from websockets.typing import Subprotocol
 
 from daemon.config import Config
-from daemon.listener import PEER_TIMEOUT, ListenError
+from daemon.net.listener import PEER_TIMEOUT, ListenError
 from daemon.server import Daemon
 from streaming.protocol import SUBPROTOCOL, Closed, Error, Final, Ready, Start, Stop
-from tests.fakes import PATIENCE, ScriptedEngine
-from tests.wire import Client, calling, get, health, sentence, serving, talk, until
+from tests.support.fakes import PATIENCE, ScriptedEngine
+from tests.support.wire import Client, calling, get, health, sentence, serving, talk, until
 
 
 async def refusal(daemon: Daemon, path: str = "/", offer: str = SUBPROTOCOL) -> Response:
@@ -245,7 +245,9 @@ async def test_stop_leaves_a_session_that_is_ending_alone() -> None:
     async with serving(engine) as daemon, speaking(daemon, engine) as client:
         await client.say(Stop())
         (connection,) = daemon._connections
-        await until(lambda: connection._seat is not None and connection._seat.stopped)
+        await until(
+            lambda: connection._live_session is not None and connection._live_session.stopped
+        )
         daemon.stop()
         await until(lambda: not daemon._listener.is_serving)
         engine.release()

@@ -4,7 +4,7 @@ import pytest
 from streaming.protocol import Closed, Error, Final, Flushed, Partial, ProtocolError, Speech
 from streaming.segmenter import Settings
 from streaming.utterance import Decode
-from tests.streams import (
+from tests.support.streams import (
     RATE,
     Heard,
     answer,
@@ -198,11 +198,11 @@ def test_a_final_settled_twice_is_our_own_mistake() -> None:
 def test_the_backlog_counts_the_samples_whose_final_is_outstanding() -> None:
     stream = session()
     first, second = finals(hear(stream, *[loud(1.5), quiet(1)] * 2))
-    assert stream.backlog_samples == len(first.audio) + len(second.audio)
+    assert stream.pending_samples == len(first.audio) + len(second.audio)
     stream.accept(second, Heard("b"), 1.0)
-    assert stream.backlog_samples == len(first.audio)
+    assert stream.pending_samples == len(first.audio)
     stream.fail(first, "no")
-    assert stream.backlog_samples == 0
+    assert stream.pending_samples == 0
 
 
 def test_a_short_utterance_counts_as_a_second_of_backlog() -> None:
@@ -211,7 +211,7 @@ def test_a_short_utterance_counts_as_a_second_of_backlog() -> None:
     for _ in range(10):
         hear(stream, loud(0.2))
         stream.flush()
-    assert stream.backlog_samples == 10 * RATE
+    assert stream.pending_samples == 10 * RATE
 
 
 # Flush, stop and the account.
@@ -334,7 +334,7 @@ def test_a_frame_with_nan_is_refused_and_counted_and_the_session_goes_on() -> No
     with pytest.raises(ProtocolError, match="NaN or infinity") as caught:
         stream.feed(broken)
     assert caught.value.code == "bad_audio"
-    assert not stream.unheard
+    assert not stream.unprocessed
     outputs = feed(stream, loud(0.25).astype("<f4").tobytes())
     with pytest.raises(ProtocolError, match="NaN or infinity"):
         stream.feed(broken)
@@ -349,7 +349,7 @@ def test_nan_at_the_end_of_a_long_frame_refuses_all_of_it() -> None:
     stream = session(encoding="f32le")
     with pytest.raises(ProtocolError, match="the frame is refused"):
         stream.feed(np.append(loud(10), np.nan).astype("<f4").tobytes())
-    assert not stream.unheard
+    assert not stream.unprocessed
     refused = 10 * RATE + 1
     assert stream.stop() == [
         Closed(received=refused, speech=0, silence=0, refused=refused, finals=0)
@@ -378,11 +378,11 @@ def test_a_long_frame_is_heard_half_a_second_at_a_time() -> None:
     stream = session()
     outputs = stream.feed(s16(quiet(0.6), loud(1.4)))
     assert outputs == []
-    outputs += stream.hear()
+    outputs += stream.process()
     assert outputs == [Speech(event="start", utterance=0, at=0.3)]
-    assert stream.unheard
-    outputs = [*stream.hear(), *stream.hear()]
-    assert not stream.unheard
+    assert stream.unprocessed
+    outputs = [*stream.process(), *stream.process()]
+    assert not stream.unprocessed
     assert [work.stop for work in decodes(outputs)] == [29_280]
 
 

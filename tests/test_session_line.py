@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from streaming.protocol import Closed, Encoding, Final, Flushed, Partial, Speech, Start
 from streaming.session import Message, Output, Session
 from streaming.utterance import Decode
-from tests.audio import needs_audio, read
-from tests.streams import (
+from tests.support.audio import needs_audio, read
+from tests.support.streams import (
     RATE,
     Heard,
     Samples,
@@ -150,7 +150,7 @@ def test_messages_keep_their_order_whatever_order_hypotheses_come_in(
     while waiting:
         settle()
 
-    assert stream.backlog_samples == 0
+    assert stream.pending_samples == 0
     assert isinstance(messages.pop(), Closed)
     utterances = [m.utterance for m in messages if isinstance(m, Final)]
     assert utterances == list(range(len(utterances)))

@@ -9,8 +9,8 @@ from streaming.protocol import Start
 from streaming.segmenter import Settings
 from streaming.session import Session
 from streaming.silero import FRAME, DetectorError, Silero, network
-from tests.audio import needs_audio, read, recordings
-from tests.streams import closing, feed, finals, ranges
+from tests.support.audio import needs_audio, read, recordings
+from tests.support.streams import closing, feed, finals, ranges
 from tests.test_vad import frames_of, noise
 
 RATE = 16_000

@@ -1,8 +1,8 @@
 import torch
 
-from model.slots import Slots
-from model.whisper import Whisper
-from tests.tiny import tiny_checkpoint
+from model.whisper.network import Whisper
+from model.whisper.slots import Slots
+from tests.support.tiny import tiny_checkpoint
 
 
 def slots(count: int = 3) -> Slots:
@@ -20,7 +20,7 @@ def test_a_transcript_begins_empty_or_with_what_is_given() -> None:
     assert state.emitted.tolist() == [9, 0, 0]
     state.begin(1, [0, 4])
     assert (state.emitted.tolist(), state.forced.tolist()) == ([9, 0, 4], [0, 0, 4])
-    assert (state.seeds.tolist()[1:], state.spoken.tolist()[1:]) == ([7, 8], [50, 60])
+    assert (state.seeds.tolist()[1:], state.audio_len.tolist()[1:]) == ([7, 8], [50, 60])
 
 
 def test_a_rewound_slot_stands_behind_its_opening_again() -> None:

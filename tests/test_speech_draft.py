@@ -6,10 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from model.slots import Slots
-from model.speech_draft import SlotSpeechDraft, SpeechArchitecture, SpeechDraft, from_target
+from model.drafting.speech_draft import (
+    SlotSpeechDraft,
+    SpeechArchitecture,
+    SpeechDraft,
+    from_target,
+)
+from model.whisper.slots import Slots
+from tests.support.tiny import tiny_checkpoint
 from tests.test_engine import whisper_of
-from tests.tiny import tiny_checkpoint
 
 CHECKPOINT = tiny_checkpoint()
 WHISPER = whisper_of(CHECKPOINT)
@@ -21,8 +26,8 @@ FEATURES = torch.randn(1, 20, 2 * WIDTH, generator=GENERATOR)
 STATES = torch.randn(1, SEEN, WIDTH, generator=GENERATOR)
 
 
-def network(taps: tuple[int, ...] = (0, 1)) -> SpeechDraft:
-    return from_target(WHISPER, SpeechArchitecture(BLOCK, taps), block=1)
+def network(aux_layers: tuple[int, ...] = (0, 1)) -> SpeechDraft:
+    return from_target(WHISPER, SpeechArchitecture(BLOCK, aux_layers), block=1)
 
 
 NETWORK = network()
@@ -47,7 +52,7 @@ def by_the_book(anchor: int, names: list[int]) -> Tensor:
             q,
             (k.transpose(1, 2), v.transpose(1, 2)),
             torch.ones(n, n, dtype=torch.bool).tril()[None, None],
-            NETWORK.hear(STATES),
+            NETWORK.encode(STATES),
             torch.ones(1, 1, 1, SEEN, dtype=torch.bool),
         )[:, -1:]
         said.append(WHISPER.decoder.logits(NETWORK.norm(hidden))[0, 0] + bias)
@@ -83,8 +88,8 @@ class Stage:
         self.slots = Slots.allocate(WHISPER, 2, BLOCK)
         bias = CHECKPOINT.tokens.bias(first=False)
         self.drafter = SlotSpeechDraft(NETWORK, WHISPER, bias, 2, packed=False)
-        self.drafter.hear(STATES, 0)
-        self.slots.spoken[0] = SEEN
+        self.drafter.encode(STATES, 0)
+        self.slots.audio_len[0] = SEEN
 
     def take(self, first: int, last: int, rejected: int = 0) -> None:
         """A target pass over positions first … last - 1, and `rejected` wrong ones behind."""
@@ -117,12 +122,12 @@ def test_candidates_are_what_the_whole_sequence_says(anchor: int) -> None:
     st.integers(1, 6),
 )
 def test_what_was_rejected_or_only_drafted_leaves_no_trace(
-    rounds: list[tuple[int, int, bool]], opening: int
+    rounds: list[tuple[int, int, bool]], prompt_tokens: int
 ) -> None:
     """Any rounds, drafted or plain, with any candidates accepted: as if only the truth had been."""
     stage = Stage()
-    stage.take(0, opening, rejected=2)
-    done = opening
+    stage.take(0, prompt_tokens, rejected=2)
+    done = prompt_tokens
     for emitted, rejected, drafted in rounds:
         if drafted:
             stage.draft()
@@ -151,13 +156,13 @@ def test_the_audio_matters_where_it_is_spoken() -> None:
     """Encoder states behind the slot's spoken ones have no influence; those before have."""
     stage = Stage()
     stage.take(0, 6)
-    stage.slots.spoken[0] = SEEN - 10
+    stage.slots.audio_len[0] = SEEN - 10
     before = stage.draft().logits[-1]
     other = STATES.clone()
     other[:, SEEN - 10 :] += 9.0
-    stage.drafter.hear(other, 0)
+    stage.drafter.encode(other, 0)
     assert torch.equal(stage.draft().logits[-1], before)
-    stage.drafter.hear(other + 1.0, 0)
+    stage.drafter.encode(other + 1.0, 0)
     assert not torch.allclose(stage.draft().logits[-1], before, atol=1e-3)
 
 
@@ -181,7 +186,7 @@ def test_a_cleared_slot_is_clean() -> None:
         torch.full((1, 9, 2 * WIDTH), torch.nan), TOKENS[:, :9], torch.arange(9)[None], 0
     )
     stage.drafter.clear(0, 1)
-    stage.drafter.hear(STATES, 0)
+    stage.drafter.encode(STATES, 0)
     stage.take(0, 3)
     choice = stage.draft()
     assert torch.allclose(torch.stack(choice.logits), by_the_book(3, choice.names), atol=1e-3)
@@ -200,5 +205,5 @@ def test_a_fresh_one_begins_as_the_target() -> None:
     with torch.no_grad():
         entries = NETWORK.enter(NETWORK.fuse(FEATURES), embedded)
         assert torch.allclose(entries, low + embedded, atol=1e-5)
-        untapped = network(taps=(1,))
+        untapped = network(aux_layers=(1,))
         assert torch.allclose(untapped.fuse(high), high, atol=1e-6)

@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.slots import Slots
-from model.speech_draft import SlotSpeechDraft, SpeechDraft
-from model.training.packing import IGNORED, pack
+from model.drafting.speech_draft import SlotSpeechDraft, SpeechDraft
+from model.training.data.packing import IGNORED, pack
+from model.training.data.teacher import Trajectory
 from model.training.speech_student import SpeechStudent
-from model.training.teacher import Trajectory
-from tests.lessons import CHECKPOINT, TAPS, noise, teacher
+from model.whisper.slots import Slots
+from tests.support.lessons import AUX_LAYERS, CHECKPOINT, noise, teacher
 from tests.test_engine import tiny_speech_draft, whisper_of
 from tests.test_packing import EVERY, packed, trajectory
 from tests.test_student import batch, loss_by_hand
@@ -67,10 +67,10 @@ def drafted(one: Trajectory, anchor: int) -> list[int]:
         names.append(int(best))
         return best
 
-    drafter.hear(one.states.float()[None], 0)
+    drafter.encode(one.states.float()[None], 0)
     positions = torch.arange(len(one.features))[None]
     drafter.remember(one.features.float()[None], one.tokens[None, :-1], positions, 0)
-    slots.lengths[0], slots.anchors[0], slots.spoken[0] = anchor, one.tokens[anchor], 50
+    slots.lengths[0], slots.anchors[0], slots.audio_len[0] = anchor, one.tokens[anchor], 50
     drafter.draft(slots, 1, BLOCK, 64, 50, choose)
     return names
 
@@ -79,7 +79,9 @@ def drafted(one: Trajectory, anchor: int) -> list[int]:
 def test_candidates_are_those_of_the_drafter_that_serves() -> None:
     """Measured in training as drafted in slots, each step behind its own choice."""
     one = trajectory(20)
-    lesson = pack([one], [[6, 9, 15]], kept=TAPS, wanted=TAPS, block=BLOCK, lookup=EVERY)
+    lesson = pack(
+        [one], [[6, 9, 15]], kept=AUX_LAYERS, wanted=AUX_LAYERS, block=BLOCK, lookup=EVERY
+    )
     serving = torch.tensor([drafted(one, anchor) for anchor in (6, 9, 15)])[None]
     assert student().matches(replace(lesson, labels=serving)).all()
     assert not student().matches(replace(lesson, labels=serving + 1)).any()
@@ -98,7 +100,7 @@ def test_candidates_of_a_cut_vocabulary_go_on_as_tokens() -> None:
 
 def test_soft_labels_train_it_too() -> None:
     (taught,) = teacher().trajectories([noise(3)], "en")
-    lesson = pack([taught], [[4, 8]], kept=TAPS, wanted=TAPS, block=BLOCK, lookup=EVERY)
+    lesson = pack([taught], [[4, 8]], kept=AUX_LAYERS, wanted=AUX_LAYERS, block=BLOCK, lookup=EVERY)
     assert (lesson.labels != IGNORED).any()
     with torch.no_grad():
         hard, both, soft = (float(student(None, share)(lesson)) for share in (0.0, 0.25, 1.0))

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from clients import status
-from tests.fakes import ScriptedEngine
-from tests.wire import calling, serving, talk
+from tests.support.fakes import ScriptedEngine
+from tests.support.wire import calling, serving, talk
 
 
 def arguments(url: str, *more: str) -> argparse.Namespace:

@@ -31,7 +31,7 @@ from streaming.protocol import (
     Stop,
     encode,
 )
-from tests.standin import Gate, Peer, closed, final, partial, ready, standin
+from tests.support.standin import Gate, Peer, closed, final, partial, ready, standin
 
 START_OF_SPEECH = Speech(event="start", utterance=0, at=0.0)
 SECOND_START = Speech(event="start", utterance=1, at=1.0)

@@ -18,9 +18,9 @@ from streaming.protocol import (
     Start,
     Stop,
 )
-from tests.standin import Peer, closed, final, ready, standin
+from tests.support.standin import Peer, closed, final, ready, standin
+from tests.support.wire import until
 from tests.test_stream import SECOND_START, START_OF_SPEECH, collect
-from tests.wire import until
 
 
 def resumable_ready(heard: int = 0) -> Ready:

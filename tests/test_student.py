@@ -4,11 +4,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from model.drafter import Architecture, from_target
-from model.training.packing import IGNORED, Batch, lookup_of, pack
+from model.drafting.parallel import Architecture, from_target
+from model.training.data.packing import IGNORED, Batch, lookup_of, pack
 from model.training.student import BlockStudent, ParallelStudent, rate
-from model.whisper import Whisper
-from tests.lessons import CHECKPOINT, CPU, TAPS, noise, teacher
+from model.whisper.network import Whisper
+from tests.support.lessons import AUX_LAYERS, CHECKPOINT, CPU, noise, teacher
 from tests.test_packing import EVERY, trajectory
 
 VOCABULARY = tuple(range(3, 150))
@@ -17,14 +17,14 @@ VOCABULARY = tuple(range(3, 150))
 def student(vocabulary: tuple[int, ...] | None = None, soft: float = 0.0) -> ParallelStudent:
     whisper = Whisper.from_weights(CHECKPOINT.config, CHECKPOINT.weights, CPU, torch.float32)
     torch.manual_seed(0)
-    network = from_target(whisper, Architecture(2, 4, TAPS, vocabulary), (0, 1))
+    network = from_target(whisper, Architecture(2, 4, AUX_LAYERS, vocabulary), (0, 1))
     return ParallelStudent(network, CHECKPOINT, soft=soft)
 
 
 def batch(vocabulary: tuple[int, ...] | None = None) -> Batch:
     lookup = EVERY if vocabulary is None else lookup_of(vocabulary, len(EVERY))
     taught = [trajectory(12), trajectory(9, seed=1)]
-    return pack(taught, [[4, 9], [5]], kept=TAPS, wanted=TAPS, block=4, lookup=lookup)
+    return pack(taught, [[4, 9], [5]], kept=AUX_LAYERS, wanted=AUX_LAYERS, block=4, lookup=lookup)
 
 
 @torch.no_grad()
@@ -78,7 +78,7 @@ def test_what_may_not_be_emitted_is_not_proposed() -> None:
 def test_soft_labels_are_the_targets_own_distributions() -> None:
     """At its greedy tokens the target's distribution has its maximum."""
     (taught,) = (one for one in teacher().trajectories([noise(3), noise(5)], "en")[:1])
-    lesson = pack([taught], [[4, 8]], kept=TAPS, wanted=TAPS, block=4, lookup=EVERY)
+    lesson = pack([taught], [[4, 8]], kept=AUX_LAYERS, wanted=AUX_LAYERS, block=4, lookup=EVERY)
     told = student(soft=0.5)._taught(lesson)
     assert torch.allclose(told.sum(-1), torch.ones(told.shape[:-1]), atol=1e-4)
     counted = lesson.labels != IGNORED

@@ -2,18 +2,18 @@ from dataclasses import replace
 
 import pytest
 
-from model.drafter import Architecture
-from model.reading import ReaderArchitecture
-from model.speech_draft import SpeechArchitecture
+from model.drafting.parallel import Architecture
+from model.drafting.reading import ReaderArchitecture
+from model.drafting.speech_draft import SpeechArchitecture
 from model.training.reader_student import ReaderStudent
 from model.training.recipe import Recipe
 from model.training.speech_student import SpeechStudent
 from model.training.student import ParallelStudent, Student
 from model.training.students import fresh, student_of
-from tests.lessons import CHECKPOINT, RECIPE
+from tests.support.lessons import CHECKPOINT, RECIPE
 
 SPEECH = replace(RECIPE, kind="speech", layers=(1,))
-READER = replace(RECIPE, kind="reader", taps=())
+READER = replace(RECIPE, kind="reader", aux_layers=())
 IDS = (3, 5, 9)
 
 

@@ -1,9 +1,9 @@
 import json
 from pathlib import Path
 
-from model.reading import Reader, ReaderArchitecture
-from model.trained import read_facts, save_network
-from model.training.cache import Entry
+from model.drafting.drafter_files import read_metadata, save_network
+from model.drafting.reading import Reader, ReaderArchitecture
+from model.training.data.cache import Entry
 from model.training.score import Score
 from model.training.summary import (
     Share,
@@ -13,9 +13,9 @@ from model.training.summary import (
     score_notes,
     shares,
 )
-from tests.test_drafter import network
+from tests.support.tiny import tiny_config
 from tests.test_engine import tiny_speech_draft
-from tests.tiny import tiny_config
+from tests.test_parallel import network
 
 
 def entry(source: str, licence: str, seconds: float, speaker: str = "s") -> Entry:
@@ -67,7 +67,7 @@ def test_a_file_is_described_by_what_it_notes(tmp_path: Path) -> None:
     notes |= data_notes(ENTRIES, {"unreadable": 2, "longer than 30 s": 1})
     notes |= score_notes(SCORE, ENTRIES)
     save_network(path, network((1, 5)), target="abc", acceptance=SCORE.acceptance(4), notes=notes)
-    text = describe_file(path, read_facts(path))
+    text = describe_file(path, read_metadata(path))
     for part in (
         "tiny, fingerprint abc",
         "parallel, 2 layers from blocks 0, 1, 4 candidates, taps 0, 1, rotary positions, memories: history",
@@ -87,7 +87,7 @@ def test_a_file_is_described_by_what_it_notes(tmp_path: Path) -> None:
 def test_a_file_without_notes_is_described_as_far_as_it_goes(tmp_path: Path) -> None:
     path = tmp_path / "d.safetensors"
     save_network(path, network(), target="abc", acceptance=[0.5] * 4)
-    text = describe_file(path, read_facts(path))
+    text = describe_file(path, read_metadata(path))
     assert "not named, fingerprint abc" in text
     assert "the target's" in text
     assert "τ" not in text
@@ -97,7 +97,7 @@ def test_a_speech_draft_is_described_as_one(tmp_path: Path) -> None:
     path = tmp_path / "d.safetensors"
     drafter = tiny_speech_draft(block=4)
     save_network(path, drafter.network, target="abc", acceptance=drafter.acceptance)
-    text = describe_file(path, read_facts(path))
+    text = describe_file(path, read_metadata(path))
     assert "Speech-Draft, one layer, 4 candidates, taps 0, 1\n" in text
 
 
@@ -107,7 +107,7 @@ def test_a_reader_is_described_as_one(tmp_path: Path) -> None:
     reader = Reader(tiny_config(), ReaderArchitecture(2, (1, 5, 7)))
     notes = {"recipe": json.dumps({"layers": [0, 1]})}
     save_network(path, reader, target="abc", acceptance=[0.5] * 8, notes=notes)
-    lines = describe_file(path, read_facts(path)).splitlines()
+    lines = describe_file(path, read_metadata(path)).splitlines()
     assert lines[2].split(maxsplit=1) == [
         "architecture",
         "reader, 2 layers from the encoder's blocks 0, 1",

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import soundfile
 
-from model.training.excerpts import LONGEST_S, Excerpt
-from model.training.manifest import SynthesisError
-from model.training.synthesis import Material, main, synthesise, train_noises
-from model.training.variation import Audio
-from model.training.voices import VOICES, Voice
+from model.training.synthesis.augmentation import Audio
+from model.training.synthesis.excerpts import LONGEST_S, Excerpt
+from model.training.synthesis.manifest import SynthesisError
+from model.training.synthesis.synthesis import Material, main, synthesise, train_noises
+from model.training.synthesis.voices import VOICES, Voice
 from tests.test_voices import needs_hibari
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -28,8 +28,10 @@ class Tone(Voice):
     def check(self) -> None:
         pass
 
-    def speak(self, text: str, *, pace: float, pitch: float, seed: int) -> tuple[Audio, int]:
-        samples = np.arange(round(len(text) * 0.07 / pace * 24_000))
+    def speak(
+        self, text: str, *, draft_length: float, pitch: float, seed: int
+    ) -> tuple[Audio, int]:
+        samples = np.arange(round(len(text) * 0.07 / draft_length * 24_000))
         return np.sin(samples * (0.05 * pitch + seed * 1e-6)).astype(np.float32), 24_000
 
 
@@ -236,7 +238,7 @@ Manifest._write = _write""",
 PREAMBLE = """
 import os, signal, sys
 from pathlib import Path
-from model.training.manifest import Manifest
+from model.training.synthesis.synthesis.manifest import Manifest
 from tests.test_synthesis import TONES, synthesise
 text, out = map(Path, sys.argv[1:])
 write = Manifest._write

@@ -1,15 +1,15 @@
 import pytest
 import torch
 
-from model.drafter import spoken_states
-from model.engine import Engine
-from model.load import ModelError
-from model.mel import LogMel
-from model.requests import Request
-from model.training.teacher import Teacher, check_language
-from model.whisper import Cache, Whisper
-from tests.lessons import CHECKPOINT, CPU, TAPS, noise, teacher
-from tests.tiny import tiny_checkpoint
+from model.checkpoints.load import ModelError
+from model.drafting.parallel import audio_states
+from model.engine.engine import Engine
+from model.engine.requests import Request
+from model.training.data.teacher import Teacher, check_language
+from model.whisper.mel import LogMel
+from model.whisper.network import Cache, Whisper
+from tests.support.lessons import AUX_LAYERS, CHECKPOINT, CPU, noise, teacher
+from tests.support.tiny import tiny_checkpoint
 
 AUDIOS = [noise(seed, 8000 + 700 * seed) for seed in range(9)]
 
@@ -19,10 +19,10 @@ def test_tokens_are_the_engines_greedy_ones() -> None:
     wanted = Engine(CHECKPOINT, slots=1).transcribe(Request(a, language="en") for a in AUDIOS)
     taught = [t for at in (0, 4, 8) for t in teacher().trajectories(AUDIOS[at : at + 4], "en")]
     assert len({t.finished for t in taught}) == 2, "some end, some reach the limit"
-    opening = CHECKPOINT.tokens.opening([], "en", "transcribe")
+    prompt_len = CHECKPOINT.tokens.prompt_tokens([], "en", "transcribe")
     for trajectory, hypothesis in zip(taught, wanted, strict=True):
-        assert trajectory.tokens.tolist() == opening + list(hypothesis.tokens)
-        assert trajectory.opening == len(opening)
+        assert trajectory.tokens.tolist() == prompt_len + list(hypothesis.tokens)
+        assert trajectory.prompt_len == len(prompt_len)
         assert trajectory.finished == (hypothesis.tokens[-1] == CHECKPOINT.tokens.eot)
 
 
@@ -32,13 +32,13 @@ def test_features_are_those_of_one_teacher_forced_pass() -> None:
     whisper = Whisper.from_weights(CHECKPOINT.config, CHECKPOINT.weights, CPU, torch.float32)
     for audio, taught in zip(AUDIOS[:4], teacher().trajectories(AUDIOS[:4], "en"), strict=True):
         states = whisper.encoder(LogMel(80)([audio], 100))
-        spoken = spoken_states(len(audio), 100)
-        assert torch.allclose(taught.states.float(), states[0, :spoken], atol=2e-3, rtol=2e-3)
+        audio_len = audio_states(len(audio), 100)
+        assert torch.allclose(taught.states.float(), states[0, :audio_len], atol=2e-3, rtol=2e-3)
         cache = Cache.allocate(CHECKPOINT.config, 1, CPU, torch.float32, spare=1)
         whisper.decoder.write_cross(states, cache)
-        lengths, heard = torch.zeros(1, dtype=torch.int64), torch.tensor([100])
+        lengths, encoder_len = torch.zeros(1, dtype=torch.int64), torch.tensor([100])
         tokens = taught.tokens[None, :-1]
-        _, features = whisper.decoder(tokens, lengths, heard, cache, 64, 100, TAPS)
+        _, features = whisper.decoder(tokens, lengths, encoder_len, cache, 64, 100, AUX_LAYERS)
         assert features is not None
         assert taught.features.shape == features[0].shape
         assert torch.allclose(taught.features.float(), features[0], atol=2e-3, rtol=2e-3)
@@ -53,7 +53,9 @@ def test_company_changes_nothing() -> None:
 
 
 def test_only_the_wanted_blocks_are_kept() -> None:
-    one = Teacher(CHECKPOINT, device=CPU, rows=1, taps=(1,)).trajectories([AUDIOS[2]], "en")[0]
+    one = Teacher(CHECKPOINT, device=CPU, rows=1, aux_layers=(1,)).trajectories([AUDIOS[2]], "en")[
+        0
+    ]
     both = teacher().trajectories([AUDIOS[2]], "en")[0]
     width = CHECKPOINT.config.d_model
     assert one.features.shape[1] == width

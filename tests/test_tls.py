@@ -4,8 +4,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 from daemon.config import Config, ConfigError
-from daemon.tls import Tls
-from tests.certificates import certificates
+from daemon.net.tls import Tls
+from tests.support.certificates import certificates
 
 
 def config(certificate: str = "", key: str = "") -> Config:

@@ -6,8 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.tokens import TokenTable
-from tests.tiny import VOCABULARY, tiny_tokens, write_tokenizer
+from model.whisper.tokens import TokenTable
+from tests.support.tiny import VOCABULARY, tiny_tokens, write_tokenizer
 
 TOKENS = tiny_tokens()
 ENGLISH = tiny_tokens(multilingual=False)
@@ -38,14 +38,14 @@ def test_special_tokens_leave_no_text() -> None:
 
 def test_openings_are_whispers() -> None:
     """Multilingual: start, language, task, no timestamps; English only: no language, no task."""
-    assert TOKENS.opening([], "de", "translate") == [
+    assert TOKENS.prompt_tokens([], "de", "translate") == [
         TOKENS.sot,
         TOKENS.languages["de"],
         TOKENS.translate,
         TOKENS.no_timestamps,
     ]
-    assert ENGLISH.opening([], "en", "transcribe") == [ENGLISH.sot, ENGLISH.no_timestamps]
-    assert ENGLISH.opening([5, 6], "en", "transcribe")[:4] == [
+    assert ENGLISH.prompt_tokens([], "en", "transcribe") == [ENGLISH.sot, ENGLISH.no_timestamps]
+    assert ENGLISH.prompt_tokens([5, 6], "en", "transcribe")[:4] == [
         ENGLISH.sot_previous,
         5,
         6,

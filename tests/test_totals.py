@@ -1,4 +1,4 @@
-from daemon.totals import Totals
+from daemon.monitoring.totals import Totals
 from streaming.protocol import DecodeFigures
 
 

@@ -10,11 +10,12 @@ import soundfile
 from safetensors.torch import load_file
 
 from daemon import cli
-from model.load import load
-from model.speech_draft import SpeechDraft
-from model.trained import load_drafter, load_reader, read_facts
-from model.training import cache, trainer
-from tests.lessons import noise
+from model.checkpoints.load import load
+from model.drafting.drafter_files import load_drafter, load_reader, read_metadata
+from model.drafting.speech_draft import SpeechDraft
+from model.training import trainer
+from model.training.data import cache
+from tests.support.lessons import noise
 from tests.test_load import save_transformers
 
 Capture = pytest.CaptureFixture[str]
@@ -42,8 +43,8 @@ def speech(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def _no_joining(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tiny model hears 2 s, so that nothing may be joined; many speakers are held out."""
-    from model.training import corpus  # noqa: PLC0415
-    from model.training.corpus import Passage  # noqa: PLC0415
+    from model.training.data import corpus  # noqa: PLC0415
+    from model.training.data.corpus import Passage  # noqa: PLC0415
 
     monkeypatch.setattr(corpus, "join", lambda found, seed: [Passage((one,)) for one in found])
 
@@ -63,7 +64,7 @@ def test_from_audio_to_a_drafter(
     assert "30 recordings, 30 passages" in said.err
     assert "librispeech" in said.out
     path = tmp_path / "small.safetensors"
-    facts = read_facts(path)
+    facts = read_metadata(path)
     assert facts["data_licences"] == "CC BY 4.0"
     assert facts["model"] == "small"
     assert json.loads(facts["recipe"])["steps"] == 4
@@ -84,13 +85,13 @@ def test_a_cache_serves_other_recipes(model: Path, speech: Path, tmp_path: Path)
     data = ("--data", str(speech), str(bad), "--cache", str(tmp_path / "shared"))
     name = ("--model", str(model))
     assert cli.main(command(tmp_path / "one", *data, *name, "--perturb")) == 0
-    assert cache.read_facts(tmp_path / "shared").perturb == 0
+    assert cache.read_metadata(tmp_path / "shared").perturb == 0
     assert cache.excluded(tmp_path / "shared")["unreadable"] == 1
     caches = ("--cache", str(tmp_path / "shared"))
     assert (
         cli.main(command(tmp_path / "two", *caches, *name, "--soft", "0.5", "--anchors", "3")) == 0
     )
-    facts = read_facts(tmp_path / "two" / "small.safetensors")
+    facts = read_metadata(tmp_path / "two" / "small.safetensors")
     assert json.loads(facts["excluded"])["unreadable"] == 1
     assert not (tmp_path / "two" / "cache").exists()
 
@@ -100,7 +101,7 @@ def test_a_speech_draft_is_trained_on_demand(model: Path, speech: Path, tmp_path
     argv = ["train", "--out", str(tmp_path), "--data", str(speech), "--model", str(model)]
     assert cli.main([*argv, "--kind", "speech", "--steps", "2", "--block", "4"]) == 0
     path = tmp_path / "small.safetensors"
-    assert json.loads(read_facts(path)["recipe"])["layers"] == [1]
+    assert json.loads(read_metadata(path)["recipe"])["layers"] == [1]
     assert isinstance(load_drafter(path, load(str(model))).network, SpeechDraft)
 
 
@@ -109,7 +110,7 @@ def test_a_reader_is_trained_on_demand(model: Path, speech: Path, tmp_path: Path
     argv = ["train", "--out", str(tmp_path), "--data", str(speech), "--model", str(model)]
     assert cli.main([*argv, "--kind", "reader", "--steps", "2", "--masked", "1"]) == 0
     path = tmp_path / "small-reader.safetensors"
-    assert json.loads(read_facts(path)["recipe"])["layers"] == [0, 1]
+    assert json.loads(read_metadata(path)["recipe"])["layers"] == [0, 1]
     read = load_reader(path, load(str(model))).network
     assert max(read.architecture.vocabulary) < load(str(model)).tokens.eot
     caches = ("--cache", str(tmp_path / "cache"))
@@ -138,7 +139,7 @@ def test_a_signal_is_obeyed_after_the_step(
     assert signal.getsignal(signal.SIGTERM) is before
     assert "stopped after 1 of 4 steps; the same command goes on" in capsys.readouterr().err
     assert cli.main(argv) == 0
-    assert read_facts(tmp_path / "small.safetensors")["model"] == "small"
+    assert read_metadata(tmp_path / "small.safetensors")["model"] == "small"
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 import torch
 
-from model.load import Checkpoint
-from model.trained import load_drafter, load_network, read_facts
-from model.training.cache import CacheError
+from model.checkpoints.load import Checkpoint
+from model.drafting.drafter_files import load_drafter, load_network, read_metadata
+from model.training.data.cache import CacheError
 from model.training.recipe import Recipe
 from model.training.score import Score
 from model.training.trainer import Stopped, Trainer
-from tests.lessons import CHECKPOINT, RECIPE, fill, passages
-from tests.tiny import tiny_checkpoint
+from tests.support.lessons import CHECKPOINT, RECIPE, fill, passages
+from tests.support.tiny import tiny_checkpoint
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def checkpoint_of(directory: Path) -> dict[str, Any]:
     [
         RECIPE,
         replace(RECIPE, kind="speech", layers=(1,), masked=1.0),
-        replace(RECIPE, kind="reader", taps=(), masked=1.0),
+        replace(RECIPE, kind="reader", aux_layers=(), masked=1.0),
     ],
     ids=["parallel", "speech", "reader"],
 )
@@ -66,7 +66,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(
         texts = [(tmp_path / run / name).read_text() for run in ("whole", "stopped")]
         assert texts[0] == texts[1]
     paths = [tmp_path / run / "best.safetensors" for run in ("whole", "stopped")]
-    assert read_facts(paths[0]) == read_facts(paths[1])
+    assert read_metadata(paths[0]) == read_metadata(paths[1])
     first, second = (load_network(path, CHECKPOINT)[0].state_dict() for path in paths)
     assert all(torch.equal(first[name], second[name]) for name in first)
 
@@ -97,7 +97,7 @@ def test_what_is_kept_is_the_best_not_the_last(
     trainer(filled, tmp_path).run()
     curve = json.loads((tmp_path / "curve.json").read_text())
     assert [(point["step"], point["tau"]) for point in curve] == [(0, 1), (2, 3), (4, 3), (6, 2)]
-    assert read_facts(best)["step"] == "2"
+    assert read_metadata(best)["step"] == "2"
     assert best.read_bytes() == kept
 
 

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daemon.config import ConfigError
-from daemon.transcripts import Transcript, Transcripts, repair
+from daemon.sessions.transcripts import Transcript, Transcripts, repair
 from streaming.protocol import Start
-from tests.fakes import PATIENCE, ScriptedEngine
-from tests.standin import closed, final
-from tests.wire import calling, sentence, serving, until
+from tests.support.fakes import PATIENCE, ScriptedEngine
+from tests.support.standin import closed, final
+from tests.support.wire import calling, sentence, serving, until
 
 
 def home(folder: Path, file_mb: float = 10.0, keep_mb: float = 1000.0) -> Transcripts:
@@ -156,7 +156,7 @@ def test_a_file_that_vanishes_costs_no_transcript(
 @pytest.fixture
 def hanging(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """What lets a disk go on that hangs; three pieces are remembered for it."""
-    monkeypatch.setattr("daemon.transcripts.MOST_PENDING", 3)
+    monkeypatch.setattr("daemon.sessions.transcripts.MOST_PENDING", 3)
     return threading.Event()
 
 
@@ -285,7 +285,7 @@ async def test_the_daemon_writes_what_it_says(tmp_path: Path) -> None:
             await client.say(Start(partials=False), sentence())
             await until(lambda: daemon.health.totals.audio_samples == len(sentence()) // 2)
             client.socket.transport.abort()
-        await until(lambda: not len(daemon._seats))
+        await until(lambda: not len(daemon._registry))
     lines = only_transcript(tmp_path)
     assert lines[-1]["type"] == "closed"
     assert lines[-1]["finals"] == sum(line["type"] == "final" for line in lines) > 1

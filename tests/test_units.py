@@ -17,13 +17,13 @@ import pytest
 
 from daemon import cli, config
 from daemon.config import Config
-from daemon.listener import STRANGERS
-from daemon.manager import Manager
+from daemon.monitoring.systemd_notify import Manager
+from daemon.net.listener import STRANGERS
 from daemon.serve import serve
 from daemon.server import Daemon
 from streaming.protocol import Flush, Start
-from tests.fakes import PATIENCE, ScriptedEngine
-from tests.wire import calling, half_a_sentence, until
+from tests.support.fakes import PATIENCE, ScriptedEngine
+from tests.support.wire import calling, half_a_sentence, until
 
 ROOT = Path(__file__).parent.parent
 UNITS = ROOT / "systemd"
@@ -155,9 +155,9 @@ async def test_the_manager_hears_of_the_whole_life(inbox: Inbox) -> None:
     engine = ScriptedEngine()
     engine.hold_warm_up()
     daemon = Daemon(Config(port=0), lambda: engine)
-    manager = Manager(inbox.address, watchdog=0.3)
+    systemd_notify = Manager(inbox.address, watchdog=0.3)
     settings = Config(port=0, max_sessions=3, slots=9)
-    running = asyncio.create_task(serve(daemon, manager, lambda: settings))
+    running = asyncio.create_task(serve(daemon, systemd_notify, lambda: settings))
     await until(lambda: inbox.count("WATCHDOG=1") > 0)
     assert inbox.count("READY=1") == 0
     engine.finish_warm_up()
@@ -180,8 +180,8 @@ async def test_the_watchdog_starves_when_decoding_is_stuck_and_not_when_it_is_id
     """What systemd then does, is to abort and to start again."""
     engine = ScriptedEngine()
     daemon = Daemon(Config(port=0, stalled_after_seconds=0.2), lambda: engine)
-    manager = Manager(inbox.address, watchdog=0.06)
-    running = asyncio.create_task(serve(daemon, manager, Config))
+    systemd_notify = Manager(inbox.address, watchdog=0.06)
+    running = asyncio.create_task(serve(daemon, systemd_notify, Config))
     await asyncio.wait_for(daemon.ready.wait(), PATIENCE)
 
     async def fed() -> None:
@@ -216,7 +216,7 @@ def test_a_socket_of_systemds_is_served(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     command = ["systemd-socket-activate", "-l", f"127.0.0.1:{port}", "-E", "PYTHONPATH"]
-    command += [sys.executable, "-m", "tests.activated"]
+    command += [sys.executable, "-m", "tests.support.activated"]
     process = subprocess.Popen(
         command,
         cwd=ROOT,

@@ -6,7 +6,7 @@ import pytest
 from streaming.protocol import Final, Flushed, Partial, Speech
 from streaming.session import Session
 from streaming.utterance import NEW_SHARE, Decode, Utterance
-from tests.streams import (
+from tests.support.streams import (
     RATE,
     Heard,
     decodes,
@@ -48,7 +48,7 @@ def test_the_endpoint_confirms_what_has_been_decoded() -> None:
     assert isinstance(final, Final)
     assert (end.event, final.text, final.decode.ms) == ("end", "it is so.", 0.0)
     assert (final.start, final.end) == (early.start / RATE, early.stop / RATE)
-    assert stream.backlog_samples == 0
+    assert stream.pending_samples == 0
 
 
 def test_a_flush_confirms_it_too() -> None:
@@ -100,9 +100,9 @@ def test_a_pause_within_one_long_frame_costs_nothing() -> None:
 def test_a_partial_is_due_after_enough_that_is_new(voiced: int, step: int) -> None:
     assert NEW_SHARE == 10
     one = Utterance(0, start=0, due=100, given=100)
-    one.hear(100 + step - 1, voiced, 8_000)
+    one.note_speech(100 + step - 1, voiced, 8_000)
     assert one.due == 100
-    one.hear(100 + step, voiced, 8_000)
+    one.note_speech(100 + step, voiced, 8_000)
     assert one.due == 100 + step
 
 

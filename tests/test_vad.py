@@ -13,7 +13,7 @@ from streaming.vad import (
     WebRtcVad,
     detector,
 )
-from tests.audio import needs_audio, read, recordings
+from tests.support.audio import needs_audio, read, recordings
 
 MINIMUM = 4  # frames: the shortest burst that opens an utterance with minimum_speech_ms = 120
 

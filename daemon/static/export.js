@@ -1,6 +1,6 @@
 /**
  * Lines as files: plain text, SRT and WebVTT. Cues follow the rules of `captiond file`
- * (streaming/cues.py). Pure: lines in, text out.
+ * (streaming/subtitles.py). Pure: lines in, text out.
  */
 
 /** @import { Line } from "./captions.js" */

@@ -6,7 +6,7 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from model.training.files import replacing
+from model.training.data.files import replacing
 
 
 def draw(curve: Path, picture: Path) -> None:

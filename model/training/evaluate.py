@@ -9,13 +9,13 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from model.load import Checkpoint
-from model.trained import Network
-from model.training.packing import lookup_of, pack, possible_anchors
+from model.checkpoints.load import Checkpoint
+from model.drafting.drafter_files import Network
+from model.training.data.packing import lookup_of, pack, possible_anchors
+from model.training.data.teacher import Trajectory
 from model.training.score import Score, together
 from model.training.student import Student
 from model.training.students import plan_of, student_of
-from model.training.teacher import Trajectory
 
 
 @torch.no_grad()

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from model.engine import BLOCK
-from model.load import Checkpoint
-from model.proposers import Reuse
-from model.reading import NOTHING, STRIDE, Reader, collapse
-from model.training.packing import IGNORED, Batch
+from model.checkpoints.load import Checkpoint
+from model.drafting.previous_text import PreviousText
+from model.drafting.reading import NOTHING, STRIDE, Reader, collapse
+from model.engine.engine import BLOCK
+from model.training.data.packing import IGNORED, Batch
 from model.training.score import Score
 from model.training.student import Student
 
@@ -63,7 +63,7 @@ class ReaderStudent(Student):
         logits = self.logits(batch)[0, :steps] + functional.pad(self.bias, (1, 0))
         best = (logits.argmax(-1) - 1).tolist()
         names = [self._ids[place] if place >= 0 else NOTHING for place in best]
-        reading = Reuse([*collapse(names), self._eot])
+        reading = PreviousText([*collapse(names), self._eot])
         truth = [*batch.anchors[0].tolist(), self._eot]
         proposed, accepted, emitted = list[int](), list[int](), list[int]()
         while (done := sum(emitted)) < len(truth):

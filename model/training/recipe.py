@@ -8,7 +8,7 @@ from typing import Literal
 
 from transformers import WhisperConfig
 
-from model.drafter import spread_taps
+from model.drafting.parallel import spread_aux_layers
 
 Side = Literal["encoder", "decoder"]
 Kind = Literal["parallel", "speech", "reader"]
@@ -28,7 +28,7 @@ class Recipe:
     """
 
     layers: tuple[int, ...]
-    taps: tuple[int, ...]
+    aux_layers: tuple[int, ...]
     block: int = 8
     steps: int = 4000
     batch: int = 4
@@ -69,14 +69,16 @@ def last_layers(config: WhisperConfig, count: int = 3, side: Side = "decoder") -
     return tuple(range(max(0, blocks - count), blocks))
 
 
-def taps_for(config: WhisperConfig, layers: tuple[int, ...], *, soft: bool) -> tuple[int, ...]:
+def aux_layers_for(
+    config: WhisperConfig, layers: tuple[int, ...], *, soft: bool
+) -> tuple[int, ...]:
     """Blocks to keep: those spread as in A.2, the ones in front of `layers`, and for `soft` the last."""
     blocks = int(config.decoder_layers)
-    taps = {*spread_taps(blocks), *(layer - 1 for layer in layers if layer)}
-    return tuple(sorted(taps | ({blocks - 1} if soft else set())))
+    aux_layers = {*spread_aux_layers(blocks), *(layer - 1 for layer in layers if layer)}
+    return tuple(sorted(aux_layers | ({blocks - 1} if soft else set())))
 
 
-def speech_taps(config: WhisperConfig, layer: int, *, soft: bool) -> tuple[int, ...]:
+def speech_aux_layers(config: WhisperConfig, layer: int, *, soft: bool) -> tuple[int, ...]:
     """A low, a middle and a high block for a Speech-Draft: the high one is the one in front of `layer`.
 
     Of few blocks, fewer. For `soft` the last one, too.

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from model.load import Checkpoint
-from model.speech_draft import SpeechDraft
-from model.training.packing import Batch
+from model.checkpoints.load import Checkpoint
+from model.drafting.speech_draft import SpeechDraft
+from model.training.data.packing import Batch
 from model.training.student import BlockStudent
 
 _DECAY = 0.8  # of the loss from step to step: the paper's β
@@ -51,7 +51,7 @@ class SpeechStudent(BlockStudent):
         network, (rows, count) = self.network, batch.anchors.shape
         before, text, seen = self._past(batch)
         own = torch.eye(count, dtype=torch.bool, device=seen.device).expand(rows, -1, -1)
-        acoustic, audible = network.hear(batch.states), batch.audible[:, None, None]
+        acoustic, audible = network.encode(batch.states), batch.audible[:, None, None]
         embedded = functional.embedding(batch.anchors, self.embedding)
         said = []
         for step in range(len(self.weights)):

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from model.drafter import ParallelDrafter
-from model.load import Checkpoint
-from model.speech_draft import SpeechDraft
-from model.trained import Network
-from model.training.packing import IGNORED, Batch
+from model.checkpoints.load import Checkpoint
+from model.drafting.drafter_files import Network
+from model.drafting.parallel import ParallelDrafter
+from model.drafting.speech_draft import SpeechDraft
+from model.training.data.packing import IGNORED, Batch
 from model.training.score import Score, walk
 
 _DECAY = 4.0  # e-folding of the loss along a block (Whisper-Flash, equation 3)
@@ -70,7 +70,9 @@ class BlockStudent(Student):
         soft: float,
     ) -> None:
         super().__init__(network, checkpoint)
-        assert not soft or network.architecture.taps[-1] == checkpoint.config.decoder_layers - 1
+        assert (
+            not soft or network.architecture.aux_layers[-1] == checkpoint.config.decoder_layers - 1
+        )
         self._soft = soft
         for name, tensor in (
             ("weights", weights),
@@ -147,7 +149,7 @@ class ParallelStudent(BlockStudent):
             batch.places,
             history,
             batch.past,
-            network.hear(batch.states),
+            network.encode(batch.states),
             batch.audible[:, None, None],
         )
         return self.name(hidden)

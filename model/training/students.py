@@ -4,18 +4,18 @@ from typing import assert_never
 
 import torch
 
-from model.drafter import Architecture, ParallelDrafter, from_target
-from model.engine import BLOCK
-from model.load import Checkpoint
-from model.reading import Reader, ReaderArchitecture, from_encoder
-from model.speech_draft import SpeechArchitecture, SpeechDraft
-from model.speech_draft import from_target as speech_from_target
-from model.trained import Network
+from model.checkpoints.load import Checkpoint
+from model.drafting.drafter_files import Network
+from model.drafting.parallel import Architecture, ParallelDrafter, from_target
+from model.drafting.reading import Reader, ReaderArchitecture, from_encoder
+from model.drafting.speech_draft import SpeechArchitecture, SpeechDraft
+from model.drafting.speech_draft import from_target as speech_from_target
+from model.engine.engine import BLOCK
 from model.training.reader_student import ReaderStudent
 from model.training.recipe import Recipe
 from model.training.speech_student import SpeechStudent
 from model.training.student import ParallelStudent, Student
-from model.whisper import Whisper
+from model.whisper.network import Whisper
 
 
 def student_of(network: Network, checkpoint: Checkpoint, *, soft: float = 0.0) -> Student:
@@ -35,7 +35,7 @@ def plan_of(network: Network) -> tuple[tuple[int, ...], int]:
     """What a batch for its student is packed with: the blocks that it taps, and most candidates."""
     match network:
         case ParallelDrafter() | SpeechDraft():
-            return network.architecture.taps, network.architecture.block
+            return network.architecture.aux_layers, network.architecture.block
         case Reader():
             return (), BLOCK
         case _:
@@ -53,7 +53,7 @@ def fresh(recipe: Recipe, checkpoint: Checkpoint, vocabulary: tuple[int, ...] | 
             architecture = Architecture(
                 layers=len(recipe.layers),
                 block=recipe.block,
-                taps=recipe.taps,
+                aux_layers=recipe.aux_layers,
                 vocabulary=vocabulary,
                 rope=recipe.rope,
                 history=recipe.history,
@@ -61,7 +61,7 @@ def fresh(recipe: Recipe, checkpoint: Checkpoint, vocabulary: tuple[int, ...] | 
             )
             network = from_target(whisper, architecture, recipe.layers)
         case "speech":
-            plan = SpeechArchitecture(recipe.block, recipe.taps, vocabulary)
+            plan = SpeechArchitecture(recipe.block, recipe.aux_layers, vocabulary)
             network = speech_from_target(whisper, plan, recipe.layers[0])
         case "reader":
             assert vocabulary is not None

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from model.training.cache import Entry
+from model.training.data.cache import Entry
 from model.training.score import Score
 
 _WIDTH = 14
@@ -118,7 +118,7 @@ def describe_file(path: Path, facts: Mapping[str, str]) -> str:
 def _architecture(kind: str, architecture: Mapping[str, Any], origin: str) -> str:
     if kind == "reader":
         return f"reader, {architecture['layers']} layers{origin}"
-    sizes = f"{architecture['block']} candidates, taps {_numbers(architecture['taps'])}"
+    sizes = f"{architecture['block']} candidates, taps {_numbers(architecture['aux_layers'])}"
     if kind == "speech":
         return f"Speech-Draft, one layer{origin}, {sizes}"
     memories = [name for name in ("history", "audio") if architecture[name]]

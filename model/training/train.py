@@ -18,7 +18,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from model.load import Checkpoint
+    from model.checkpoints.load import Checkpoint
     from model.training.recipe import Recipe, Side
     from model.training.trainer import Trainer
 
@@ -120,9 +120,9 @@ def run(args: argparse.Namespace) -> int:
     """Train. 0: the network is written; 1: something is missing or unreadable; 130: stopped."""
     logging.basicConfig(format="%(message)s")
     logging.getLogger("model").setLevel(logging.INFO)
-    from model.load import ModelError  # noqa: PLC0415  (help needs none of the seconds this takes)
-    from model.training.cache import CacheError  # noqa: PLC0415
-    from model.training.corpus import CorpusError  # noqa: PLC0415
+    from model.checkpoints.load import ModelError  # noqa: PLC0415  (help needs none of the seconds this takes)
+    from model.training.data.cache import CacheError  # noqa: PLC0415
+    from model.training.data.corpus import CorpusError  # noqa: PLC0415
     from model.training.trainer import Stopped  # noqa: PLC0415
 
     try:
@@ -141,9 +141,9 @@ def _train(args: argparse.Namespace) -> None:
     import torch  # noqa: PLC0415
     from accelerate import PartialState  # noqa: PLC0415
 
-    from model.load import load  # noqa: PLC0415
-    from model.training.cache import CacheError  # noqa: PLC0415
+    from model.checkpoints.load import load  # noqa: PLC0415
     from model.training.curves import draw  # noqa: PLC0415
+    from model.training.data.cache import CacheError  # noqa: PLC0415
     from model.training.trainer import Trainer  # noqa: PLC0415
 
     state = PartialState(cpu=not torch.cuda.is_available(), timeout=_PATIENCE)
@@ -168,17 +168,17 @@ def _train(args: argparse.Namespace) -> None:
 
 def _recipe(args: argparse.Namespace, checkpoint: "Checkpoint") -> "Recipe":
     """Raises CorpusError for what the model does not have, or what the kind has no use for."""
-    from model.training.corpus import CorpusError  # noqa: PLC0415
-    from model.training.recipe import Recipe, speech_taps, taps_for  # noqa: PLC0415
+    from model.training.data.corpus import CorpusError  # noqa: PLC0415
+    from model.training.recipe import Recipe, aux_layers_for, speech_aux_layers  # noqa: PLC0415
 
     given = {name: getattr(args, name) for name in ("block", "anchors", "soft")}
     chosen = {name: value for name, value in given.items() if value is not None}
     layers, soft = _layers(args, checkpoint), chosen.get("soft", 0.0) > 0
-    taps: tuple[int, ...] = ()
+    aux_layers: tuple[int, ...] = ()
     if args.kind == "parallel":
-        taps = taps_for(checkpoint.config, layers, soft=soft)
+        aux_layers = aux_layers_for(checkpoint.config, layers, soft=soft)
     elif args.kind == "speech":
-        taps = speech_taps(checkpoint.config, layers[0], soft=soft)
+        aux_layers = speech_aux_layers(checkpoint.config, layers[0], soft=soft)
     elif chosen:
         raise CorpusError(
             f"{', '.join(f'--{name}' for name in chosen)}: leave it out, a reader has neither "
@@ -186,7 +186,7 @@ def _recipe(args: argparse.Namespace, checkpoint: "Checkpoint") -> "Recipe":
         )
     return Recipe(
         layers=layers,
-        taps=taps,
+        aux_layers=aux_layers,
         steps=args.steps,
         batch=args.batch,
         peak=args.rate,
@@ -200,7 +200,7 @@ def _recipe(args: argparse.Namespace, checkpoint: "Checkpoint") -> "Recipe":
 
 def _layers(args: argparse.Namespace, checkpoint: "Checkpoint") -> tuple[int, ...]:
     """Blocks that the layers begin as. Raises CorpusError for those that there are not, or too many."""
-    from model.training.corpus import CorpusError  # noqa: PLC0415
+    from model.training.data.corpus import CorpusError  # noqa: PLC0415
     from model.training.recipe import last_layers, layers_of  # noqa: PLC0415
 
     side: Side = "encoder" if args.kind == "reader" else "decoder"
@@ -223,10 +223,10 @@ def _distil(
     args: argparse.Namespace, checkpoint: "Checkpoint", recipe: "Recipe", cache: Path, state: Any
 ) -> None:
     """Find, join and distil what the cache still lacks; each process its share."""
-    from model.training.cache import note_left_out  # noqa: PLC0415
-    from model.training.corpus import find, join  # noqa: PLC0415
-    from model.training.distil import distil  # noqa: PLC0415
-    from model.training.recipe import last_layers, taps_for  # noqa: PLC0415
+    from model.training.data.cache import note_left_out  # noqa: PLC0415
+    from model.training.data.corpus import find, join  # noqa: PLC0415
+    from model.training.data.distil import distil  # noqa: PLC0415
+    from model.training.recipe import aux_layers_for, last_layers  # noqa: PLC0415
 
     left_out: Counter[str] = Counter()
     recordings = [
@@ -244,7 +244,8 @@ def _distil(
         device=state.device,
         language=args.language,
         # A reader needs none; what is kept for a drafter serves both.
-        taps=recipe.taps or taps_for(checkpoint.config, last_layers(checkpoint.config), soft=False),
+        aux_layers=recipe.aux_layers
+        or aux_layers_for(checkpoint.config, last_layers(checkpoint.config), soft=False),
         seed=args.seed if args.perturb else None,
         share=(state.process_index, state.num_processes),
     )
@@ -260,22 +261,22 @@ def _finish(
     device: Any,
 ) -> None:
     """Measure the best network on all that was held out, and write it with its notes."""
-    from model.trained import load_network, read_facts, save_network  # noqa: PLC0415
-    from model.training import cache  # noqa: PLC0415
+    from model.drafting.drafter_files import load_network, read_metadata, save_network  # noqa: PLC0415
+    from model.training.data import cache  # noqa: PLC0415
+    from model.training.data.files import replacing  # noqa: PLC0415
     from model.training.evaluate import judge  # noqa: PLC0415
-    from model.training.files import replacing  # noqa: PLC0415
     from model.training.students import plan_of  # noqa: PLC0415
     from model.training.summary import data_notes, describe_file, score_notes  # noqa: PLC0415
 
     best = args.out / "best.safetensors"
-    network, noted, shelf = load_network(best, checkpoint)[0], read_facts(best), trainer.shelf
-    trajectories = (cache.read(entry) for entry in shelf.held_out)
-    score = judge(checkpoint, network, trajectories, kept=shelf.facts.taps, device=device)
+    network, noted, splits = load_network(best, checkpoint)[0], read_metadata(best), trainer.splits
+    trajectories = (cache.read(entry) for entry in splits.held_out)
+    score = judge(checkpoint, network, trajectories, kept=splits.facts.aux_layers, device=device)
     excluded = sum((cache.excluded(directory) for directory in caches), Counter[str]())
     kind = "-reader" if args.kind == "reader" else ""
     path = args.out / f"{checkpoint.name.rpartition('/')[2]}{kind}.safetensors"
     notes = {"recipe": noted["recipe"], "step": noted["step"], "model": checkpoint.name}
-    notes |= data_notes(shelf.training, excluded) | score_notes(score, shelf.held_out)
+    notes |= data_notes(splits.training, excluded) | score_notes(score, splits.held_out)
     notes["command"] = shlex.join(["captiond", *sys.argv[1:]])
     with replacing(path) as temporary:
         save_network(
@@ -285,7 +286,7 @@ def _finish(
             acceptance=score.acceptance(plan_of(network)[1]),
             notes=notes,
         )
-    sys.stdout.write(f"{describe_file(path, read_facts(path))}\n")
+    sys.stdout.write(f"{describe_file(path, read_metadata(path))}\n")
 
 
 @contextmanager

@@ -19,16 +19,16 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 
-from model.load import Checkpoint
-from model.trained import save_network
-from model.training import cache
-from model.training.cache import CacheError
+from model.checkpoints.load import Checkpoint
+from model.drafting.drafter_files import save_network
+from model.training.data import cache
+from model.training.data.cache import CacheError
+from model.training.data.files import replace_text, replacing
+from model.training.data.packing import Batch, lookup_of
+from model.training.data.trajectories import Steps, TrajectorySplits, draft_vocabulary
 from model.training.evaluate import score
-from model.training.files import replace_text, replacing
-from model.training.packing import Batch, lookup_of
 from model.training.recipe import Recipe
 from model.training.score import Score
-from model.training.shelf import Shelf, Steps, draft_vocabulary
 from model.training.student import rate
 from model.training.students import fresh, plan_of
 
@@ -53,10 +53,10 @@ class Trainer:
         self, checkpoint: Checkpoint, caches: Sequence[Path], recipe: Recipe, directory: Path
     ) -> None:
         self._checkpoint, self._recipe, self._directory = checkpoint, recipe, directory
-        self.shelf = Shelf(caches, recipe)
-        if self.shelf.facts.target != checkpoint.fingerprint:
+        self.splits = TrajectorySplits(caches, recipe)
+        if self.splits.facts.target != checkpoint.fingerprint:
             raise CacheError(
-                f"the caches were made for {self.shelf.facts.model}, not for {checkpoint.name}"
+                f"the caches were made for {self.splits.facts.model}, not for {checkpoint.name}"
             )
         directory.mkdir(parents=True, exist_ok=True)
         self._belong(caches)
@@ -84,7 +84,7 @@ class Trainer:
         told = {
             "recipe": asdict(self._recipe),
             "target": self._checkpoint.fingerprint,
-            "passages": [cache.read_facts(directory).listing for directory in caches],
+            "passages": [cache.read_metadata(directory).listing for directory in caches],
         }
         path = self._directory / "run.json"
         wanted = json.loads(json.dumps(told))
@@ -100,7 +100,7 @@ class Trainer:
         """Chosen once for a run: a cache may have grown since it began."""
         path = self._directory / "vocabulary.json"
         if not path.exists():
-            counts, every = self.shelf.counts(), None
+            counts, every = self.splits.counts(), None
             if self._recipe.kind == "reader":  # which writes no ends of transcripts
                 eot = self._checkpoint.tokens.eot
                 every = tuple(range(eot))
@@ -159,7 +159,7 @@ class Trainer:
     def _batches(self, left: range) -> Iterable[Batch]:
         accelerator = self._accelerator
         rank, world = accelerator.process_index, accelerator.num_processes
-        steps = Steps(self.shelf, self._recipe, self._lookup, rank, world)
+        steps = Steps(self.splits, self._recipe, self._lookup, rank, world)
         loaders = _LOADERS if self._device.type == "cuda" else 0
         return DataLoader(steps, batch_size=None, sampler=left, num_workers=loaders)
 
@@ -183,8 +183,8 @@ class Trainer:
         with self._accelerator.autocast():
             return score(
                 self._student,
-                map(cache.read, self.shelf.validation),
-                kept=self.shelf.facts.taps,
+                map(cache.read, self.splits.validation),
+                kept=self.splits.facts.aux_layers,
                 lookup=self._lookup,
                 device=self._device,
             )

@@ -1,0 +1,1 @@
+"""The port: TCP, TLS, HTTP, static files, tokens and origins."""

@@ -1,0 +1,144 @@
+"""Who may connect: bearer tokens and the origins of web pages. Pure but for reading the tokens' file.
+
+A token is named in the log by its label alone, and its text is never repeated to anybody.
+
+Where a token may stand in a request, for browsers cannot set headers of a websocket:
+
+    Authorization: Bearer TOKEN                                    (RFC 6750)
+    Sec-WebSocket-Protocol: captiond.v1, captiond.token.TOKEN
+"""
+
+import hashlib
+import hmac
+import ipaddress
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+from urllib.parse import urlsplit
+
+from websockets.datastructures import Headers
+
+from daemon.config import ConfigError
+
+TOKEN_PROTOCOL = "captiond.token."  # noqa: S105 - what stands before a token, not one
+_TOKEN = re.compile(r"[A-Za-z0-9._~-]{16,200}")  # what a header and a subprotocol can both carry
+_LABEL = re.compile(r"[A-Za-z0-9._-]{1,40}")
+
+
+class Tokens:
+    """The tokens in force, by label; without any, everybody is let in under the label ""."""
+
+    def __init__(self, tokens: dict[str, str]) -> None:
+        self._digests = {label: _digest(token) for label, token in tokens.items()}
+
+    @classmethod
+    def read(cls, path: str) -> Self:
+        """From a file of lines `label token`; # begins a comment. An empty path is no tokens.
+
+        Raises ConfigError, which names the line and never the token.
+        """
+        if not path:
+            return cls({})
+        try:
+            lines = Path(path).read_text(encoding="utf-8").splitlines()
+        except OSError as error:
+            raise ConfigError(f"cannot read the tokens in {path}: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise ConfigError(f"{path} is no text: tokens stand there as `label token`") from None
+        tokens: dict[str, str] = {}
+        for number, line in enumerate(lines, 1):
+            words = line.partition("#")[0].split()
+            if not words:
+                continue
+            where = f"{path}, line {number}"
+            if len(words) != 2 or not _LABEL.fullmatch(words[0]):
+                raise ConfigError(
+                    f"{where}: a line is `label token`, the label of letters, digits and . _ -"
+                )
+            if not _TOKEN.fullmatch(words[1]):
+                raise ConfigError(
+                    f"{where}: a token has 16 to 200 letters, digits and . _ ~ -; "
+                    'make one with: python3 -c "import secrets; print(secrets.token_urlsafe())"'
+                )
+            if words[0] in tokens:
+                raise ConfigError(f"{where}: the label {words[0]} stands there twice")
+            tokens[words[0]] = words[1]
+        if not tokens:
+            raise ConfigError(f"{path} holds no token, so that nobody could connect")
+        return cls(tokens)
+
+    def __len__(self) -> int:
+        return len(self._digests)
+
+    def label(self, headers: Headers) -> str | None:
+        """Whose token the request carries; None where it carries none that is known.
+
+        Takes as long for a wrong token as for a right one: digests are compared in constant time,
+        and always all of them.
+        """
+        if not self._digests:
+            return ""
+        found = None
+        for offered in map(_digest, _offered(headers)):
+            for label, digest in self._digests.items():
+                if hmac.compare_digest(offered, digest):
+                    found = label
+        return found
+
+
+def origin_allowed(headers: Headers, allowed: Sequence[str]) -> bool:
+    """Whether a page of this origin may use the daemon.
+
+    No origin: no browser. The daemon's own pages may, where it is addressed by number or as
+    localhost: a name could be one that its owner has pointed at this machine (DNS rebinding). All
+    other origins must be listed, or "*".
+    """
+    origins = headers.get_all("Origin")
+    if not origins:
+        return True
+    if len(origins) > 1:
+        return False
+    origin = origins[0].lower()
+    if "*" in allowed or origin in (one.lower().rstrip("/") for one in allowed):
+        return True
+    try:
+        parts = urlsplit(origin)
+    except ValueError:
+        return False
+    own = [host.lower() for host in headers.get_all("Host")] == [parts.netloc]
+    return own and parts.scheme in {"http", "https"} and _names_no_domain(parts.hostname)
+
+
+def _names_no_domain(host: str | None) -> bool:
+    if host is None or host == "localhost":
+        return host is not None
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _offered(headers: Headers) -> list[str]:
+    tokens = []
+    for value in headers.get_all("Authorization"):
+        scheme, _, token = value.strip().partition(" ")
+        if scheme.lower() == "bearer":
+            tokens.append(token.strip())
+    tokens += [
+        name.removeprefix(TOKEN_PROTOCOL)
+        for name in offered_protocols(headers)
+        if name.startswith(TOKEN_PROTOCOL)
+    ]
+    return tokens[:4]  # comparing is cheap, but not for thousands
+
+
+def offered_protocols(headers: Headers) -> list[str]:
+    """The websocket subprotocols that a request offers, in order."""
+    lines = headers.get_all("Sec-WebSocket-Protocol")
+    return [name.strip() for line in lines for name in line.split(",")]
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()

@@ -1,0 +1,1 @@
+"""The recogniser: its queue, its thread, and the requests made for it."""

@@ -1,0 +1,274 @@
+"""The recogniser's one thread: it takes from the queue what is to be decoded next, and delivers.
+
+No socket, no session and no message is known here: work comes in, results go out on the event
+loop. The engine is loaded, warmed and used in this file's thread and nowhere else. What comes next is
+for daemon/recognition/request_queue.py to say.
+"""
+
+import logging
+import threading
+import time
+from asyncio import AbstractEventLoop
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from daemon.recognition.request_queue import PartialThrottle, RequestQueue, Result, Work
+from model.engine.requests import Failure, Request
+
+logger = logging.getLogger(__name__)
+
+
+class Engine(Protocol):
+    """What the daemon needs of `model.engine.engine.Engine`.
+
+    The constants and `check` may be used anywhere; all else belongs to the scheduler's thread.
+    """
+
+    @property
+    def name(self) -> str:
+        """The model's name, as clients are told."""
+
+    @property
+    def drafter(self) -> str | None:
+        """The drafter's name; None where decoding is plain greedy."""
+
+    @property
+    def slots(self) -> int:
+        """How many requests may run at once."""
+
+    def check(self, request: Request) -> None:
+        """Raises ValueError, in words for the client, for a request that cannot be served."""
+
+    def admit(self, request: Request) -> None:
+        """Take a slot. Raises ValueError as `check` does."""
+
+    def cancel(self, request: Request) -> None:
+        """Free the request's slot, if it has one; no result follows."""
+
+    def step(self) -> list[Result]:
+        """One round for every occupied slot; returns what finished."""
+
+    def warm_up(self) -> None:
+        """Run every phase once, so that the first client does not pay for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The scheduler at one moment.
+
+    waiting, running: requests. lag: age of the oldest unfinished final, in seconds. turn: seconds that
+    the session which waits longest for its next final's turn has waited. idle: seconds since the
+    engine last got anything done, 0 with nothing to do, unless it will never do anything again.
+    superseded, finals, partials, failed: requests since the start, by what became of them; an early
+    final that ran to its end is a partial.
+    """
+
+    waiting: int
+    running: int
+    lag: float
+    turn: float
+    idle: float
+    superseded: int
+    finals: int
+    partials: int
+    failed: int
+
+    @property
+    def wait(self) -> float:
+        """How late a newcomer's finals would be, in seconds."""
+        return max(self.turn, self.idle)
+
+
+class Scheduler:
+    """The thread that owns the engine. All methods may be called from any thread.
+
+    load: makes the engine; called in the thread. loop: where results are delivered.
+    """
+
+    def __init__(self, load: Callable[[], Engine], loop: AbstractEventLoop) -> None:
+        self._load = load
+        self._loop = loop
+        # A daemon thread: a model that is still being read must not keep the process alive.
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._warm: Future[Engine] = Future()
+        # Guards everything below; notified whenever the thread may have something to do.
+        self._changed = threading.Condition()
+        self._request_queue = RequestQueue()
+        self._running: dict[Request, Work] = {}
+        # Results that the event loop has not taken yet, with the milliseconds that they took.
+        self._finished: dict[Request, tuple[Work, Result, float]] = {}
+        self._cancelled: list[Request] = []  # running work whose slot is to be freed
+        self._stopping = False
+        self._partial_throttle = PartialThrottle()
+        self._last_progress = time.monotonic()
+        self._finals = self._partials = self._failed = 0
+
+    def start(self) -> Future[Engine]:
+        """Start the thread. The future holds the engine once it is warm, or why it cannot be."""
+        self._thread.start()
+        return self._warm
+
+    def submit(self, work: Work) -> None:
+        """Queue `work` by the policy above."""
+        with self._changed:
+            if not self._request_queue and not self._running and not self._broken:
+                self._last_progress = time.monotonic()  # idleness was no lack of progress
+            if work.final and self._promote(work):
+                return
+            self._request_queue.put(work)
+            self._changed.notify()
+
+    def _promote(self, final: Work) -> bool:
+        """Let the early final that is running, or not yet delivered, be `final`. False without one."""
+        for request, work in self._running.items():
+            if work.serves(final):
+                self._running[request] = replace(final, request=request)
+                self._request_queue.overtake(final)
+                return True
+        for request, (work, result, _) in self._finished.items():
+            if work.serves(final) and not isinstance(result, Failure):
+                self._finished[request] = replace(final, request=request), result, 0.0
+                self._request_queue.overtake(final)
+                return True
+        return False
+
+    @property
+    def _broken(self) -> bool:
+        """Whether the thread has ended of itself."""
+        return self._warm.done() and not self._thread.is_alive()
+
+    def cancel(self, session: str) -> None:
+        """Forget the session's queued work and free the slots of its running work."""
+        with self._changed:
+            self._request_queue.drop(session)
+            gone = [request for request, work in self._running.items() if work.session == session]
+            for request in gone:
+                del self._running[request]
+            self._cancelled += gone
+            self._changed.notify()
+
+    def facts(self) -> Facts:
+        """How things stand."""
+        with self._changed:
+            now = time.monotonic()
+            oldest = [work.submitted for work in self._running.values() if work.final]
+            if self._request_queue.oldest_final is not None:
+                oldest.append(self._request_queue.oldest_final)
+            turn = self._request_queue.oldest_turn
+            waiting, running = len(self._request_queue), len(self._running)
+            return Facts(
+                waiting=waiting,
+                running=running,
+                lag=now - min(oldest, default=now),
+                turn=0.0 if turn is None else now - turn,
+                idle=now - self._last_progress if waiting or running or self._broken else 0.0,
+                superseded=self._request_queue.superseded,
+                finals=self._finals,
+                partials=self._partials,
+                failed=self._failed,
+            )
+
+    def stop(self, timeout: float) -> bool:
+        """Abandon all work and end the thread after its current round.
+
+        Returns whether it ended within `timeout` seconds; an engine that is still loading or hangs
+        does not.
+        """
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        self._warm.set_running_or_notify_cancel()
+        try:
+            engine = self._load()
+            engine.warm_up()
+        except Exception as error:  # noqa: BLE001 - whoever waits for the engine handles it
+            self._warm.set_exception(error)
+            return
+        self._warm.set_result(engine)
+        while (changes := self._await_changes(engine.slots)) is not None:
+            try:
+                self._round(engine, *changes)
+            except Exception as error:
+                logger.exception("a round of the engine failed")
+                try:
+                    self._give_up(engine, f"the recogniser failed: {error}")
+                except Exception:
+                    logger.exception("the engine cannot be emptied; only a restart helps")
+                    return
+
+    def _await_changes(self, slots: int) -> tuple[list[Request], list[Work]] | None:
+        """Wait for something to do: what to cancel and what to admit. None when it is time to end.
+
+        Both lists are empty while what already runs simply goes on.
+        """
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._stopping or self._cancelled or self._running or self._request_queue
+            )
+            if self._stopping:
+                return None
+            cancelled, self._cancelled = self._cancelled, []
+            running = self._running.values()
+            now = time.monotonic()
+            partials = self._partial_throttle.allows(now, running)
+            joining = self._request_queue.take(running, slots, now=now, partials=partials)
+            self._running.update((work.request, work) for work in joining)
+            return cancelled, joining
+
+    def _round(self, engine: Engine, cancelled: list[Request], joining: list[Work]) -> None:
+        began = time.monotonic()
+        for request in cancelled:
+            engine.cancel(request)
+        for work in joining:
+            try:
+                engine.admit(work.request)
+            except ValueError as error:
+                self._finish([Failure(work.request, str(error))])
+        if self._running:  # a cancellation meanwhile costs one round for nothing, at most
+            self._finish(engine.step())
+        if any(not work.final for work in joining):
+            self._partial_throttle.joined(began, time.monotonic())
+
+    def _give_up(self, engine: Engine, message: str) -> None:
+        """Empty the engine after a round that failed: what had a second try has failed.
+
+        Raises what the engine raises: then it is of no more use.
+        """
+        with self._changed:
+            lost = list(self._running.values())
+            failed = [work for work in lost if work.alone]
+            if not failed:
+                self._running.clear()
+                self._request_queue.retry(lost)
+        for work in lost:
+            engine.cancel(work.request)
+        self._finish([Failure(work.request, message) for work in failed])
+
+    def _finish(self, results: list[Result]) -> None:
+        """Deliver `results`; those of work that was cancelled meanwhile go nowhere."""
+        with self._changed:
+            now = self._last_progress = time.monotonic()
+            for result in results:
+                work = self._running.pop(result.request, None)
+                if work is None:
+                    continue
+                if isinstance(result, Failure):
+                    self._failed += 1
+                elif work.final:
+                    self._finals += 1
+                else:
+                    self._partials += 1
+                milliseconds = (now - work.submitted) * 1000
+                self._finished[work.request] = work, result, milliseconds
+                self._loop.call_soon_threadsafe(self._deliver, work.request)
+
+    def _deliver(self, request: Request) -> None:
+        with self._changed:
+            work, result, milliseconds = self._finished.pop(request)
+        work.done(result, milliseconds)

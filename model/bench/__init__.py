@@ -1,0 +1,1 @@
+"""The engine measured: engines beside one another in one run, passes, reports."""

@@ -1,0 +1,175 @@
+"""What each pass costs on this machine, by rows and tokens: the section `passes`.
+
+Times depend on shapes alone, so that random weights and silence serve. Passes of the decoder and the
+drafter are captured, where a device captures them, as decoding has them.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from model.checkpoints.load import Checkpoint
+from model.drafting.parallel import Architecture, ParallelDrafter, SlotDrafter, spread_aux_layers
+from model.engine.engine import Engine
+from model.engine.graphs import Graphs
+from model.engine.runner import Runner
+from model.whisper.measure import median_seconds
+from model.whisper.mel import SAMPLE_RATE, SAMPLES_PER_STATE, LogMel
+from model.whisper.quantised import Precision
+from model.whisper.tokens import TokenTable
+
+ROWS = (1, 4, 8)
+TOKENS = (1, 2, 5, 9, 17)
+WINDOWS_S = (10, 15, 20)  # of partials: the audio and 5 s, rounded up to a multiple of 5
+PAST = 32  # cached positions before the new tokens: the middle of a typical utterance
+REACH = 64
+CUT = 4096  # ids of the restricted draft vocabulary
+OFTEN = 7  # repeats of a decoder's pass for one of an encoder's: it is that much shorter
+_DRAFTER_LAYERS, _DRAFTER_BLOCK = 2, 8
+
+Ms = Callable[[Callable[[], object]], float]
+
+
+def passes(
+    checkpoint: Checkpoint,
+    *,
+    device: str,
+    repeats: int,
+    warm_ups: int,
+    tell: Callable[[str], None],
+    precision: Precision = "float32",
+) -> dict[str, Any]:
+    """Medians in ms. Raises torch.OutOfMemoryError where eight slots do not fit."""
+    engine = Engine(checkpoint, device=device, slots=max(ROWS), precision=precision)
+
+    def ms(work: Callable[[], object], often: int = 1) -> float:
+        return 1e3 * median_seconds(work, repeats=repeats * often, warm_ups=warm_ups)
+
+    short = partial(ms, often=OFTEN)
+    tell(f"passes of {checkpoint.name}")
+    with torch.inference_mode():
+        return {
+            "repeats": repeats,
+            "warm_ups": warm_ups,
+            "precision": precision,
+            "encode_ms": _encode(engine.runner, ms),
+            "target_ms": _target(engine.runner, short),
+            "head_ms": _head(engine.runner, short),
+            "draft_ms": _draft(engine.runner, engine.tokens, short),
+        }
+
+
+def _encode(runner: Runner, ms: Ms) -> list[dict[str, float]]:
+    """One row for each window: the front end, the encoder, the cross-attention's keys and values."""
+    windows = [s * SAMPLE_RATE // SAMPLES_PER_STATE for s in WINDOWS_S]
+    cache = runner.state.cache.rows(0, 1)
+    front_end = LogMel(runner.whisper.config.num_mel_bins).to(cache.cross_keys.device)
+    rows = []
+    for states in [*(window for window in windows if window < runner.window), runner.window]:
+        audio = np.zeros(states * SAMPLES_PER_STATE, np.float32)
+        mel = front_end([audio], states).to(runner.whisper.decoder.positions.dtype)
+        encoder_len = runner.whisper.encoder(mel)
+        rows.append(
+            {
+                "window_s": states * SAMPLES_PER_STATE / SAMPLE_RATE,
+                "mel": ms(partial(front_end, [audio], states)),
+                "encoder": ms(partial(runner.whisper.encoder, mel)),
+                "cross": ms(partial(runner.whisper.decoder.write_cross, encoder_len, cache)),
+            }
+        )
+    return rows
+
+
+def _mid_utterance(runner: Runner, rows: int) -> None:
+    """Let every row have the past of a typical utterance's middle."""
+    runner.state.lengths[:rows] = PAST
+    runner.state.states[:rows] = runner.state.audio_len[:rows] = runner.window
+
+
+def _target(runner: Runner, ms: Ms) -> list[dict[str, Any]]:
+    """Passes of the target, output head included, by rows of the batch and new tokens of each."""
+    state, whisper = runner.state, runner.whisper
+    graphs = Graphs(state.lengths.device)
+    graphs.begin()
+
+    def forward(tokens: Tensor, *, kv_len: int, encoder_len: int) -> Tensor:
+        rows = len(tokens)
+        lengths, states = state.lengths[:rows], state.states[:rows]
+        cache = state.cache.rows(0, rows)
+        hidden, _ = whisper.decoder(tokens, lengths, states, cache, kv_len, encoder_len)
+        logits: Tensor = whisper.decoder.logits(hidden)
+        return logits
+
+    table = []
+    for rows in ROWS:
+        _mid_utterance(runner, rows)
+        times = {}
+        for count in TOKENS:
+            tokens = torch.zeros(rows, count, dtype=torch.int64, device=state.lengths.device)
+            call = partial(
+                graphs.call, forward, {"tokens": tokens}, kv_len=REACH, encoder_len=runner.window
+            )
+            times[str(count)] = ms(call)
+        table.append({"rows": rows, "tokens": times, "nine_to_one": times["9"] / times["1"]})
+    return table
+
+
+def _head(runner: Runner, ms: Ms) -> dict[str, float]:
+    """The output head alone, by new tokens of one row."""
+    decoder = runner.whisper.decoder
+    times = {}
+    for count in TOKENS:
+        hidden = decoder.positions.new_zeros(1, count, decoder.positions.shape[1])
+        times[str(count)] = ms(partial(decoder.logits, hidden))
+    return times
+
+
+def _draft(runner: Runner, tokens: TokenTable, ms: Ms) -> list[dict[str, Any]]:
+    """Passes of an untrained parallel drafter of two layers, with the whole and a cut vocabulary."""
+    size = tokens.vocabulary
+    table = []
+    for vocabulary in (None, tuple(range(min(CUT, size)))):
+        drafter = _fresh_drafter(runner, tokens, vocabulary)
+        graphs = Graphs(runner.state.lengths.device)
+        graphs.begin()
+
+        def forward(
+            anchors: Tensor, *, kv_len: int, encoder_len: int, drafter: SlotDrafter = drafter
+        ) -> Tensor:
+            named = []
+
+            def choose(logits: Tensor, ids: Tensor | None, at: int) -> Tensor:  # noqa: ARG001
+                best = logits.argmax(-1)
+                named.append(best if ids is None else ids[best])
+                return named[-1]
+
+            drafter.draft(runner.state, len(anchors), drafter.block, kv_len, encoder_len, choose)
+            return torch.cat(named, 1)
+
+        times = {}
+        for rows in ROWS:
+            _mid_utterance(runner, rows)
+            anchors = runner.state.anchors[:rows]
+            call = partial(
+                graphs.call, forward, {"anchors": anchors}, kv_len=REACH, encoder_len=runner.window
+            )
+            times[str(rows)] = ms(call)
+        table.append({"vocabulary": size if vocabulary is None else len(vocabulary), "rows": times})
+    return table
+
+
+def _fresh_drafter(
+    runner: Runner, tokens: TokenTable, vocabulary: tuple[int, ...] | None
+) -> SlotDrafter:
+    device, config = runner.state.lengths.device, runner.whisper.config
+    aux_layers = spread_aux_layers(config.decoder_layers)
+    network = ParallelDrafter(
+        config, Architecture(_DRAFTER_LAYERS, _DRAFTER_BLOCK, aux_layers, vocabulary)
+    )
+    bias = tokens.bias(first=False).to(device)
+    packed = device.type == "cpu"
+    return SlotDrafter(network, runner.whisper, bias, max(ROWS), packed=packed)

@@ -1,0 +1,1 @@
+"""Requests in, transcripts out: scheduling, rounds and phases over the target's slots."""

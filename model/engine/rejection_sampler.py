@@ -1,0 +1,145 @@
+"""From logits to tokens: pure functions of tensors, without data-dependent shapes or host reads.
+
+Glossary. *Candidates* are proposed tokens; *verify*: the target's logits at the anchor and at every
+candidate; *accept*: keep the longest prefix of candidates that the target agrees with; *repair*:
+the target's own token at the first disagreement; *bonus*: its own token after a fully accepted
+block. A round emits the accepted prefix and one repair or bonus.
+
+Random numbers are counter-based: a draw is a function of (seed, position, purpose) alone, so that
+a request gives the same text alone and in any batch.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+# Purposes of a draw: two draws for the same position must be independent.
+OWN = 0  # a token of the target's own: plain sampling, repair and bonus
+ACCEPTANCE = 1  # whether a sampled candidate is kept
+DRAFT = 2  # the candidate itself
+
+_MASK = 0x7FFFFFFFFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class RejectionOutput:
+    """What a round emits, per row.
+
+    tokens: [rows, k + 1] int64, of which the first `emitted` count; the rest is meaningless.
+    emitted: [rows] int64, 1 … k + 1; accepted: [rows] int64, how many of them were candidates.
+    logprobs: [rows, k + 1] float32, natural, at temperature 1; not finite where a logit is not.
+    """
+
+    tokens: Tensor
+    emitted: Tensor
+    accepted: Tensor
+    logprobs: Tensor
+
+
+def _signed(constant: int) -> int:
+    """A 64-bit pattern as torch's int64 holds it."""
+    return constant - (1 << 64) if constant >> 63 else constant
+
+
+def _shift(x: Tensor, bits: int) -> Tensor:
+    """Logical right shift of int64, which torch shifts arithmetically."""
+    return (x >> bits) & (_MASK >> (bits - 1))
+
+
+def _mix(x: Tensor) -> Tensor:
+    """The finaliser of SplitMix64 (Steele, Lea and Flood, 2014): a bijection of 64-bit integers."""
+    x = (x ^ _shift(x, 30)) * _signed(0xBF58476D1CE4E5B9)
+    x = (x ^ _shift(x, 27)) * _signed(0x94D049BB133111EB)
+    return x ^ _shift(x, 31)
+
+
+def uniform(seed: Tensor, position: Tensor, purpose: int) -> Tensor:
+    """Draws in [0, 1), float64, of the broadcast shape of `seed` and `position` (int64)."""
+    counter = position * 4 + purpose
+    bits = _mix(_mix(seed + _signed(0x9E3779B97F4A7C15)) + counter * _signed(0x9E3779B97F4A7C15))
+    return _shift(bits, 11).double() * 2.0**-53
+
+
+def sample(probabilities: Tensor, draw: Tensor) -> Tensor:
+    """Inverse-transform sampling: […, vocabulary] and […] float64 → […] int64.
+
+    The weights need not sum to 1: their sum, in float64, scales the draw. A token of weight 0 is
+    never drawn, but for a draw that rounds to 1; weights that are not finite give a token inside the vocabulary.
+    """
+    cumulated = probabilities.double().cumsum(-1)
+    threshold = (draw * cumulated[..., -1]).unsqueeze(-1)
+    drawn = torch.searchsorted(cumulated, threshold, right=True).squeeze(-1)
+    return drawn.clamp(max=probabilities.shape[-1] - 1)
+
+
+def warm_softmax(logits: Tensor, temperature: Tensor) -> Tensor:
+    """[rows, n, vocabulary] → probabilities, float32; temperature [rows], 0 read as 1."""
+    warm = torch.where(temperature > 0, temperature, 1.0)
+    # Less the greatest first, or the least temperatures would overflow.
+    scores = logits.float()
+    return ((scores - scores.amax(-1, keepdim=True)) / warm[:, None, None]).softmax(-1)
+
+
+def accept(
+    logits: Tensor,
+    candidates: Tensor,
+    counts: Tensor,
+    temperature: Tensor,
+    seed: Tensor,
+    position: Tensor,
+    *,
+    eot: int,
+    sampled: bool,
+    draft: Tensor | None = None,
+    distributed: Tensor | None = None,
+) -> RejectionOutput:
+    """Speculative verification (Leviathan et al. 2023; Whisper-Flash 3.1, A.1 and A.4).
+
+    logits: [rows, k + 1, vocabulary], the target's at the anchor and the candidates, with the token
+    rules applied. candidates: [rows, k] int64, of which the first counts [rows] are proposed.
+    temperature: [rows]; 0 is greedy. position: [rows], of the first token in the transcript.
+    sampled: whether any temperature is above 0: a fact of the host's, which spares greedy batches
+    the softmax. draft: [rows, k, vocabulary] float32, what the candidates were drawn from, in rows
+    where `distributed` [rows] is true; elsewhere a candidate is a point mass.
+
+    A point mass is accepted with p(x), else p without x is resampled. Both happen at once when the
+    target's own token is drawn first and compared: so text that was proposed in this way is the
+    text of plain sampling for the same seed, whatever was proposed.
+    """
+    width = logits.shape[1]
+    scores = logits.float()
+    own = scores.argmax(-1)
+    slots = torch.arange(width, device=logits.device)
+    proposed = slots[:-1] < counts[:, None]
+    kept = (own[:, :-1] == candidates) & proposed
+    if sampled:
+        positions = position[:, None] + slots
+        p = warm_softmax(scores, temperature)
+        drawn = sample(p, uniform(seed[:, None], positions, OWN))
+        own = torch.where(temperature[:, None] > 0, drawn, own)
+        kept = (own[:, :-1] == candidates) & proposed
+        if draft is not None and distributed is not None:
+            at = candidates.unsqueeze(-1)
+            coin = uniform(seed[:, None], positions[:, :-1], ACCEPTANCE)
+            ratio_kept = coin * draft.gather(-1, at).squeeze(-1) < p[:, :-1].gather(-1, at).squeeze(
+                -1
+            )
+            # A drafter that fails proposes point masses: what its distribution was is not known.
+            known = draft.isfinite().all(-1)
+            mixed = (distributed & (temperature > 0))[:, None] & known
+            kept = torch.where(mixed, ratio_kept & proposed, kept)
+            residual = (p[:, :-1] - draft).clamp(min=0.0)
+            recovered = sample(residual, uniform(seed[:, None], positions[:, :-1], OWN))
+            # Nothing is left where the two are equal: only rounding can then have rejected.
+            left = mixed & proposed & (residual.sum(-1) > 0)
+            own = torch.cat((torch.where(left, recovered, own[:, :-1]), own[:, -1:]), 1)
+    accepted = kept.long().cumprod(1).sum(1)
+    tokens = torch.where(slots < accepted[:, None], torch.cat((candidates, own[:, -1:]), 1), own)
+    # An accepted end of transcript ends without a bonus.
+    ends = ((tokens == eot) & (slots <= accepted[:, None])).long()
+    first_end = torch.where(ends.any(1), ends.argmax(1), width)
+    emitted = torch.minimum(accepted + 1, first_end + 1)
+    # Half the time of logsumexp, for so wide a row.
+    logprobs = scores.log_softmax(-1).gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
+    return RejectionOutput(tokens, emitted, torch.minimum(accepted, emitted), logprobs)

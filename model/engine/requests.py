@@ -1,0 +1,177 @@
+"""What goes into the engine and what comes out: requests, hypotheses, failures."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.engine.fallback import compression_ratio
+from model.whisper.mel import SAMPLE_RATE
+
+SURE = 0.5  # probability from which a detected language is believed against the one expected
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Request:
+    """One utterance to recognise.
+
+    audio: float32 [samples], 16 kHz mono in [-1, 1]; at least two samples, at most 30 s.
+    language: a code; several to choose from; None to detect among all.
+    prompt: text that came before; the last 223 tokens of it count, as in Whisper.
+    temperature: 0 is greedy; above 0 samples from the target's distribution, reproducibly by seed.
+    fitted_window: encode the audio and 5 s of silence instead of Whisper's full 30 s.
+    previous: tokens of an earlier hypothesis of the same utterance: a draft, which costs nothing
+        but passes when it is wrong.
+    prefix: words that the transcript begins with, whatever the target would say: promised before. Its
+        first 223 tokens count.
+    expected: a language that is taken where detection is not sure of another (SURE).
+    guarded: a transcript that goes round in circles is cut (model/engine/fallback.py); texts that do not are
+        those of plain decoding.
+    ladder: temperatures to try one after another while the transcript fails by Whisper's thresholds;
+        for greedy requests.
+    words: whether the times of words are wanted.
+    budget: tokens that the target may add at most, the end of transcript included; None: as many as
+        Whisper's, half the context.
+    """
+
+    audio: NDArray[np.float32]
+    language: str | tuple[str, ...] | None = None
+    task: Literal["transcribe", "translate"] = "transcribe"
+    prompt: str = ""
+    temperature: float = 0.0
+    seed: int = 0
+    fitted_window: bool = False
+    draft_tokens: tuple[int, ...] = ()
+    prefix: str = ""
+    language_hint: str | None = None
+    stop_on_repetition: bool = False
+    fallback_temperatures: tuple[float, ...] = ()
+    words: bool = False
+    max_new_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TimedWord:
+    """A word as written, its punctuation included; seconds from the utterance's first sample.
+
+    probability: mean of its tokens'.
+    """
+
+    text: str
+    start: float
+    end: float
+    probability: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hypothesis:
+    """What the target says of an utterance.
+
+    tokens: as emitted, the end of transcript included when it was reached; of a loop one copy alone.
+        The request's prefix comes first, where there is one.
+    certain: characters of `text` before the first token that the target itself doubted (model/engine/fallback.py).
+    language_probability: among the languages asked for; None when the language was given.
+    no_speech: probability of silence after the start token. mean_logprob: natural, over the tokens
+        that the target chose, a loop's cut copies included.
+    rounds: target passes after prefill; proposed, accepted, reused: drafted tokens. Of all attempts.
+    temperature: at which this transcript was decoded. looped: whether it is what is left of a loop.
+    timed: its words, where they were asked for.
+    """
+
+    request: Request
+    text: str
+    tokens: tuple[int, ...]
+    language: str
+    language_probability: float | None
+    no_speech: float
+    mean_logprob: float
+    rounds: int
+    proposed: int = 0
+    accepted: int = 0
+    reused: int = 0
+    certain: int = 0
+    temperature: float = 0.0
+    looped: bool = False
+    timed: tuple[TimedWord, ...] | None = None
+
+    @property
+    def compression_ratio(self) -> float:
+        """As Whisper computes it: high for a text that repeats itself."""
+        return compression_ratio(self.text)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Failure:
+    """A request that could not be decoded; the others went on."""
+
+    request: Request
+    message: str
+
+
+def check(
+    request: Request,
+    *,
+    model: str,
+    languages: Collection[str],
+    multilingual: bool,
+    most_samples: int,
+    vocabulary: int,
+) -> None:
+    """Raises ValueError, in words for the client, for a request that `model` cannot serve."""
+    check_languages(
+        {*as_tuple(request.language), *as_tuple(request.language_hint)}, languages, model
+    )
+    if request.task not in ("transcribe", "translate"):
+        raise ValueError(f"task is transcribe or translate, not {request.task!r}")
+    if request.task == "translate" and not multilingual:
+        raise ValueError(f"the model {model} knows English only and cannot translate")
+    _check_temperatures(request)
+    if request.max_new_tokens is not None and request.max_new_tokens < 1:
+        raise ValueError(f"a budget is 1 token or more, not {request.max_new_tokens}")
+    if not -(2**63) <= request.seed < 2**63:
+        raise ValueError("seed is a 64-bit integer")
+    if not all(0 <= token < vocabulary for token in request.draft_tokens):
+        raise ValueError(f"previous tokens are ids below {vocabulary}")
+    _check_content(request, most_samples)
+
+
+def _check_temperatures(request: Request) -> None:
+    if not 0.0 <= request.temperature <= 2.0:  # NaN fails, too
+        raise ValueError(f"temperature lies in 0 … 2, not {request.temperature}")
+    if not all(0.0 < temperature <= 2.0 for temperature in request.fallback_temperatures):
+        raise ValueError("the temperatures of a ladder lie in 0 … 2, without 0")
+    if request.fallback_temperatures and request.temperature:
+        raise ValueError("a ladder begins at temperature 0")
+
+
+def _check_content(request: Request, most_samples: int) -> None:
+    for name, text in (("prompt", request.prompt), ("prefix", request.prefix)):
+        if any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise ValueError(f"the {name} holds halves of characters: it is no Unicode text")
+    audio = request.audio
+    if audio.ndim != 1 or audio.dtype != np.float32 or not 2 <= len(audio) <= most_samples:
+        raise ValueError(
+            f"an utterance is 2 to {most_samples} float32 samples at {SAMPLE_RATE} Hz, "
+            f"not {audio.dtype} {list(audio.shape)}"
+        )
+    if not np.isfinite(audio).all():
+        raise ValueError("the utterance holds NaN or infinite samples")
+
+
+def check_languages(asked: Collection[str], known: Collection[str], model: str) -> None:
+    """Raises ValueError, in words for people, for languages that `model` does not know."""
+    unknown = sorted(set(asked) - set(known))
+    if unknown:
+        raise ValueError(
+            f"the model {model} does not know the language {', '.join(unknown)}; "
+            f"it knows {', '.join(sorted(known))}"
+        )
+
+
+def as_tuple(language: str | Sequence[str] | None) -> tuple[str, ...]:
+    """The languages asked for, each once; none means any."""
+    if language is None:
+        return ()
+    return (language,) if isinstance(language, str) else tuple(dict.fromkeys(language))

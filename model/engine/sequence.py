@@ -1,0 +1,218 @@
+"""The host's side of an occupied slot: what was asked, what was emitted, what it proposes next.
+
+No tensors here; the device's side is `model.engine.phases.Slots`.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+from model.drafting.previous_text import Proposer
+from model.engine.fallback import (
+    DOUBTED,
+    MOST_COMPRESSION,
+    compression_ratio,
+    failed,
+    repetition_start,
+)
+from model.engine.requests import Failure, Hypothesis, Request
+from model.whisper.tokens import TokenTable
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What one row proposes in one round: a text, so many of the drafter's tokens, or one of the two.
+
+    With both, the text is proposed where it begins as the drafter does.
+    """
+
+    text: list[int] = field(default_factory=list)
+    drafted: int = 0
+
+    @property
+    def count(self) -> int:
+        """Candidates."""
+        return max(self.drafted, len(self.text))
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One whole transcript of a row; a row on a ladder has several."""
+
+    tokens: tuple[int, ...]
+    text: str
+    certain: int
+    mean_logprob: float
+    temperature: float
+    looped: bool
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """Greater is better: what goes round in circles comes last, then the model's own belief counts."""
+        repeats = self.looped or compression_ratio(self.text) > MOST_COMPRESSION
+        return not repeats, self.mean_logprob
+
+
+@dataclass(slots=True, eq=False)
+class Sequence:
+    """One request on its way to a hypothesis.
+
+    budget: tokens that the target may still add. opening: what stands before those; it ends with
+    `prefix`, the tokens that the transcript must begin with. attempts: transcripts completed.
+    """
+
+    request: Request
+    language: str | None
+    proposer: Proposer | None = field(default=None, init=False)
+    read: bool = field(default=False, init=False)  # whether it follows a reading and nothing else
+    language_probability: float | None = None
+    no_speech: float = 0.0
+    prompt_tokens: list[int] = field(default_factory=list)
+    prefix: list[int] = field(default_factory=list)
+    max_new_tokens: int = 0
+    temperature: float = 0.0
+    tokens: list[int] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    rounds: int = 0
+    proposed: int = 0
+    accepted: int = 0
+    reused: int = 0
+    _loop: int | None = None  # where the second copy of a loop begins
+
+    def __post_init__(self) -> None:
+        self.temperature = self.request.temperature
+
+    @property
+    def sampled(self) -> bool:
+        """Whether its tokens are drawn rather than chosen."""
+        return self.temperature > 0
+
+    @property
+    def seed(self) -> int:
+        """Of the attempt under way: each draws numbers of its own."""
+        return self.request.seed ^ len(self.attempts)
+
+    @property
+    def position(self) -> int:
+        """Where the newest token stands in the decoder's context."""
+        return len(self.prompt_tokens) + len(self.tokens) - 1
+
+    def open(self, tokens: TokenTable, context: int) -> None:
+        """Fix what stands before the transcript, and how long that may become.
+
+        As in Whisper: half the context, or what the opening leaves of it. The last token is emitted
+        but never processed, so that it needs no position.
+        """
+        half = context // 2
+        prompt, begun = self.request.prompt.strip(), self.request.prefix.strip()
+        self.prefix = tokens.encode(" " + begun)[: half - 1] if begun else []
+        room = half - 1 - len(self.prefix)
+        before = tokens.encode(" " + prompt)[-room:] if prompt and room else []
+        self.prompt_tokens = [
+            *tokens.prompt_tokens(before, self.language, self.request.task),
+            *self.prefix,
+        ]
+        self.max_new_tokens = min(
+            half - len(self.prefix),
+            2 * half - len(self.prompt_tokens) + 1,
+            self.request.max_new_tokens or half,
+        )
+
+    def follow(self, proposer: Proposer | None) -> None:
+        """From now on propose what `proposer` says behind the prefix."""
+        self.proposer = proposer
+        if proposer is not None:
+            proposer.emit(self.prefix)
+
+    @property
+    def _limit(self) -> int:
+        """Most candidates: one place of what may still be emitted is the target's own (A.1)."""
+        return self.max_new_tokens - len(self.tokens) - 1
+
+    def propose(self, most: int) -> Proposal:
+        """At most `most` tokens of its text, if it has one."""
+        if self.proposer is None:
+            return Proposal()
+        return Proposal(self.proposer.propose(min(most, self._limit)))
+
+    def draft(self, most: int, text: list[int]) -> Proposal:
+        """At most `most` candidates of the drafter's, or as many of `text`."""
+        most = min(most, self._limit)
+        return Proposal(text[:most], most)
+
+    def take(
+        self, proposal: Proposal, tokens: list[int], accepted: int, logprobs: list[float]
+    ) -> None:
+        """Take what a target pass emitted; of a guarded row as far as a loop that has closed.
+
+        Token by token, as if each had come alone: what is cut must not depend on the rounds.
+        """
+        self.proposed += proposal.count
+        self.accepted += accepted
+        for token, logprob in zip(tokens, logprobs, strict=True):
+            self.tokens.append(token)
+            self.logprobs.append(logprob)
+            if self.request.stop_on_repetition:
+                self._loop = repetition_start(self.tokens)
+                if self._loop is not None:
+                    break
+        if self.proposer is not None:
+            self.proposer.emit(tokens)
+        if proposal.text and not proposal.drafted:
+            self.reused += accepted
+
+    def finished(self, eot: int) -> bool:
+        """Whether nothing more is to be emitted, for good or ill."""
+        if not self.tokens:
+            return False  # an attempt that has not begun
+        ended = self.tokens[-1] == eot or len(self.tokens) == self.max_new_tokens
+        return ended or self._loop is not None or not math.isfinite(sum(self.logprobs))
+
+    def fall_back(self, table: TokenTable) -> bool:
+        """Close the attempt that is finished; True if another one begins, at the ladder's next step."""
+        if not math.isfinite(sum(self.logprobs)):
+            return False
+        kept = [*self.prefix, *self.tokens[: self._loop]]
+        doubt = (n for n, logprob in enumerate(self.logprobs) if logprob < DOUBTED)
+        sure = len(self.prefix) + next(doubt, len(self.tokens))
+        attempt = Attempt(
+            tokens=tuple(kept),
+            text=table.decode(kept).strip(),
+            mean_logprob=sum(self.logprobs) / len(self.logprobs),
+            certain=len(table.decode(kept[:sure]).strip()),
+            temperature=self.temperature,
+            looped=self._loop is not None,
+        )
+        self.attempts.append(attempt)
+        doubted = attempt.looped or failed(attempt.text, attempt.mean_logprob, self.no_speech)
+        step = len(self.attempts) - 1
+        if not doubted or step == len(self.request.fallback_temperatures):
+            return False
+        self.temperature = self.request.fallback_temperatures[step]
+        self.tokens, self.logprobs, self._loop, self.proposer = [], [], None, None
+        return True
+
+    def result(self) -> Hypothesis | Failure:
+        """What became of the request: the last attempt if it passed, else the best."""
+        if not math.isfinite(sum(self.logprobs)):
+            return Failure(self.request, "the model's output is not finite for this utterance")
+        assert self.language is not None
+        best = max(self.attempts, key=lambda attempt: attempt.rank)
+        if len(self.attempts) <= len(self.request.fallback_temperatures):
+            best = self.attempts[-1]  # steps are left: it passed
+        return Hypothesis(
+            request=self.request,
+            text=best.text,
+            tokens=best.tokens,
+            language=self.language,
+            language_probability=self.language_probability,
+            no_speech=self.no_speech,
+            certain=best.certain,
+            mean_logprob=best.mean_logprob,
+            rounds=self.rounds,
+            proposed=self.proposed,
+            accepted=self.accepted,
+            reused=self.reused,
+            temperature=best.temperature,
+            looped=best.looped,
+        )

@@ -1,0 +1,1 @@
+"""What a drafter learns from: recordings, what the target makes of them, and that on disk."""

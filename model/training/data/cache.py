@@ -1,0 +1,181 @@
+"""Trajectories on disk: a directory of safetensors shards, each whole or absent.
+
+A cache belongs to one target, one list of passages and one choice of taps, which its facts.json
+names. An interrupt in mid-write leaves nothing that could be taken for a shard.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from model.training.data.corpus import Passage
+from model.training.data.files import replace_text, replacing
+from model.training.data.teacher import Trajectory
+
+_FORMAT = 1
+
+
+class CacheError(Exception):
+    """A cache that cannot be used; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a cache was made from.
+
+    target: fingerprint of the checkpoint; model: its name. taps: decoder blocks, zero-based.
+    listing: the passages (`corpus.listing`). passages: how many those are. perturb: the seed of
+    their random speeds and levels, where those were changed.
+    """
+
+    target: str
+    model: str
+    aux_layers: tuple[int, ...]
+    language: str
+    listing: str
+    passages: int
+    format: int = _FORMAT
+    perturb: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One trajectory's place in a cache, and what is known of it without reading it."""
+
+    shard: Path
+    index: int
+    speaker: str
+    source: str
+    licence: str
+    seconds: float
+    tokens: int
+    prompt_len: int
+
+
+def create(directory: Path, facts: Facts) -> None:
+    """Make a cache's directory, or go on with one made from the same. Raises CacheError."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / "facts.json"
+    if path.exists():
+        known = read_metadata(directory)
+        if known != facts:
+            raise CacheError(
+                f"{directory} was made from something else (model {known.model}, {known.passages} "
+                f"passages, taps {list(known.aux_layers)}): name another directory, or delete it"
+            )
+        return
+    try:
+        replace_text(path, json.dumps({k: v for k, v in asdict(facts).items() if v is not None}))
+    except FileNotFoundError:
+        # Another process of the same run was quicker to rename what both had written.
+        if not path.exists():
+            raise
+
+
+def read_metadata(directory: Path) -> Facts:
+    """What the cache was made from. Raises CacheError."""
+    try:
+        raw = json.loads((directory / "facts.json").read_text(encoding="utf-8"))
+        facts = Facts(**{**raw, "taps": tuple(raw["taps"])})
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise CacheError(f"{directory} is no cache of trajectories: {error}") from None
+    if facts.format != _FORMAT:
+        raise CacheError(f"{directory} has format {facts.format}, not {_FORMAT}: make it anew")
+    return facts
+
+
+def shard_path(directory: Path, number: int) -> Path:
+    """Where shard `number` lies."""
+    return directory / f"{number:05d}.safetensors"
+
+
+def write_shard(
+    path: Path, kept: Sequence[tuple[Passage, Trajectory]], excluded: Counter[str]
+) -> None:
+    """Write trajectories, and how many were left out for which reason. Raises OSError."""
+    tensors: dict[str, Tensor] = {}
+    rows = []
+    for index, (passage, trajectory) in enumerate(kept):
+        tensors[f"{index}.tokens"] = trajectory.tokens
+        tensors[f"{index}.states"] = trajectory.states.contiguous()
+        tensors[f"{index}.features"] = trajectory.features.contiguous()
+        first = passage.parts[0]
+        rows.append(
+            {
+                "speaker": first.speaker,
+                "source": first.source,
+                "licence": first.licence,
+                "seconds": passage.seconds,
+                "tokens": len(trajectory.tokens),
+                "opening": trajectory.prompt_len,
+            }
+        )
+    metadata = {"rows": json.dumps(rows), "excluded": json.dumps(excluded)}
+    with replacing(path) as temporary:
+        save_file(tensors, temporary, metadata)
+
+
+def _shards(directory: Path) -> list[Path]:
+    """Those that there are; a network may lie beside them."""
+    return sorted(path for path in directory.glob("*.safetensors") if path.stem.isdecimal())
+
+
+def entries(directory: Path) -> Iterator[Entry]:
+    """Every trajectory in the shards that there are. Raises CacheError for a broken shard."""
+    for path in _shards(directory):
+        for index, row in enumerate(json.loads(_metadata(path)["rows"])):
+            yield Entry(shard=path, index=index, **row)
+
+
+def note_left_out(directory: Path, counts: Counter[str]) -> None:
+    """Keep how many recordings never became passages, by reason. Raises OSError."""
+    replace_text(directory / "left_out.json", json.dumps(counts))
+
+
+def excluded(directory: Path) -> Counter[str]:
+    """How many recordings and passages were left out, by reason. Raises CacheError."""
+    noted = directory / "left_out.json"
+    counts = Counter(json.loads(noted.read_text(encoding="utf-8")) if noted.exists() else {})
+    return counts + passages_excluded(directory)
+
+
+def passages_excluded(directory: Path) -> Counter[str]:
+    """How many passages taught nothing, by reason. Raises CacheError."""
+    counts = Counter[str]()
+    for path in _shards(directory):
+        counts.update(json.loads(_metadata(path)["excluded"]))
+    return counts
+
+
+def read(entry: Entry) -> Trajectory:
+    """Read one trajectory. Raises CacheError."""
+    tokens, states, features = _tensors(entry, "tokens", "states", "features")
+    return Trajectory(tokens, entry.prompt_len, states, features, finished=True)
+
+
+def read_tokens(entry: Entry) -> Tensor:
+    """The tokens of one trajectory alone. Raises CacheError."""
+    (tokens,) = _tensors(entry, "tokens")
+    return tokens
+
+
+def _tensors(entry: Entry, *names: str) -> list[Tensor]:
+    try:
+        with safe_open(entry.shard, framework="pt") as file:
+            return [file.get_tensor(f"{entry.index}.{name}") for name in names]
+    except (OSError, SafetensorError) as error:
+        raise CacheError(f"the shard {entry.shard} cannot be read ({error}): delete it") from None
+
+
+def _metadata(path: Path) -> dict[str, str]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            return dict(file.metadata())
+    except (OSError, SafetensorError) as error:
+        raise CacheError(f"the shard {path} cannot be read ({error}): delete it") from None

@@ -1,0 +1,113 @@
+"""The verb `drafter`: what a drafter's or reader's file says, and how good it is on given audio."""
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from model.training.train import count
+
+if TYPE_CHECKING:
+    from model.training.data.corpus import Passage
+    from model.training.data.teacher import Teacher, Trajectory
+
+SUMMARY = "inspect a drafter's or reader's file, or evaluate it on audio"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's actions and their flags."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    inspect = actions.add_parser("inspect", help="show what the file says of itself")
+    evaluate = actions.add_parser("evaluate", help="measure it against the model's own tokens")
+    for action in (inspect, evaluate):
+        action.add_argument(
+            "file", type=Path, help="a drafter or reader that `captiond train` made"
+        )
+    evaluate.add_argument(
+        "--audio",
+        nargs="+",
+        type=Path,
+        required=True,
+        metavar="PLACE",
+        help="as `captiond train --data` takes it; of manifests the rows with use=test",
+    )
+    evaluate.add_argument("--model", help="default: the one that it was trained for")
+    evaluate.add_argument("--language", default="en", help="default: en")
+    evaluate.add_argument("--limit", type=count, help="recordings at most (default: all)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show. 0: done; 1: the file, the model or the audio cannot be read."""
+    from model.checkpoints.load import ModelError  # noqa: PLC0415  (help needs none of the seconds this takes)
+    from model.drafting.drafter_files import read_metadata  # noqa: PLC0415
+    from model.training.data.corpus import CorpusError  # noqa: PLC0415
+
+    try:
+        facts = read_metadata(args.file)
+        if args.action == "inspect":
+            sys.stdout.write(f"{_describe(args.file, facts)}\n")
+        else:
+            sys.stdout.write(f"{_evaluate(args, args.model or facts.get('model', 'base'))}\n")
+    except (CorpusError, ModelError, OSError) as error:
+        sys.stderr.write(f"captiond drafter: {error}\n")
+        return 1
+    return 0
+
+
+def _describe(path: Path, facts: Mapping[str, str]) -> str:
+    from model.checkpoints.load import ModelError  # noqa: PLC0415
+    from model.training.summary import describe_file  # noqa: PLC0415
+
+    try:
+        return describe_file(path, facts)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ModelError(
+            f"{path} is not what it says: its metadata cannot be read ({error!r})"
+        ) from None
+
+
+def _evaluate(args: argparse.Namespace, model: str) -> str:
+    """Its figures on every recording alone, as lines."""
+    import torch  # noqa: PLC0415
+
+    from model.checkpoints.load import load  # noqa: PLC0415
+    from model.drafting.drafter_files import load_network  # noqa: PLC0415
+    from model.training.data.corpus import Passage, find  # noqa: PLC0415
+    from model.training.data.teacher import Teacher, check_language  # noqa: PLC0415
+    from model.training.evaluate import judge  # noqa: PLC0415
+    from model.training.students import plan_of  # noqa: PLC0415
+    from model.training.summary import describe_score  # noqa: PLC0415
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    checkpoint = load(model)
+    check_language(checkpoint, args.language)
+    network, _ = load_network(args.file, checkpoint)
+    left_out: Counter[str] = Counter()
+    found = find(args.audio, language=args.language, use="test", excluded=left_out)
+    passages = [Passage((recording,)) for recording in found[: args.limit]]
+    aux_layers, block = plan_of(network)
+    aux_layers = aux_layers or (0,)  # a reader needs none, but a trajectory has some
+    teacher = Teacher(checkpoint, device=device, rows=8, aux_layers=aux_layers)
+    taught = _taught(teacher, passages, args.language, left_out)
+    score = judge(checkpoint, network, taught, kept=aux_layers, device=device)
+    hours = sum(passage.seconds for passage in passages) / 3600
+    reasons = "".join(f"; left out: {count} {reason}" for reason, count in left_out.items())
+    encoder_len = f"{len(passages):,} recordings, {hours:.2f} h{reasons}"
+    return f"{encoder_len}\n{describe_score(score, block)}"
+
+
+def _taught(
+    teacher: "Teacher", passages: Sequence["Passage"], language: str, left_out: Counter[str]
+) -> "Iterator[Trajectory]":
+    from tqdm import tqdm  # noqa: PLC0415
+
+    from model.training.data.distil import SHARD, teach  # noqa: PLC0415
+
+    with tqdm(total=len(passages), unit="recording") as progress:
+        for at in range(0, len(passages), SHARD):
+            kept, excluded = teach(teacher, passages[at : at + SHARD], language)
+            left_out.update(excluded)
+            yield from (trajectory for _, trajectory in kept)
+            progress.update(len(passages[at : at + SHARD]))

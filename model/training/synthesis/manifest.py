@@ -1,0 +1,132 @@
+"""Clips on disk: FLAC files, and a table that names each of them once it is whole.
+
+Whatever ends a run, kill -9 and a full disk included, the next one goes on after the last whole line.
+"""
+
+import fcntl
+import io
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import soundfile
+
+from model.training.synthesis.augmentation import SAMPLE_RATE, Audio
+
+COLUMNS = ("path", "seconds", "use", "language", "speaker", "transcript", "licence", "source")
+_PER_FOLDER = 1000
+_LICENCE = "public-domain text, generated speech"
+
+
+class SynthesisError(Exception):
+    """Something that stops the making of clips; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Clip:
+    """What one clip's file and its line of the manifest say.
+
+    audio: float32 [samples], 16 kHz mono in [-1, 1]. transcript: empty for a clip that ends within
+    its speech, since nobody knows how far it goes.
+    """
+
+    number: int
+    audio: Audio
+    speaker: str
+    transcript: str
+    source: str
+
+    @property
+    def name(self) -> str:
+        """Where it lies, as seen from the manifest."""
+        return f"{self.number // _PER_FOLDER:03}/{self.number:05}.flac"
+
+    @property
+    def seconds(self) -> float:
+        """How long it is."""
+        return len(self.audio) / SAMPLE_RATE
+
+
+class Manifest:
+    """The clips of one shard, in order. Each clip's file is whole before its line is begun."""
+
+    last: int | None = None  # number of the last clip
+    seconds = 0.0  # of all clips
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> Self:
+        self._file = self._path.open("a+b", buffering=0)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.close()
+            raise SynthesisError(f"another run is writing {self._path}: wait for it") from None
+        try:
+            self._resume()
+        except BaseException:
+            self._file.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def add(self, clip: Clip) -> None:
+        """Write the clip's file, then its line.
+
+        Raises OSError, and then leaves no line: at most a whole file, which the next run replaces.
+        """
+        path = self._path.parent / clip.name
+        path.parent.mkdir(exist_ok=True)
+        encoded = io.BytesIO()
+        soundfile.write(encoded, clip.audio, SAMPLE_RATE, format="FLAC", subtype="PCM_16")
+        partial = path.with_suffix(".part")
+        try:
+            with partial.open("wb") as file:
+                file.write(encoded.getbuffer())
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(path)
+        except OSError:
+            partial.unlink(missing_ok=True)
+            raise
+        seconds = f"{clip.seconds:.2f}"
+        said = (clip.speaker, clip.transcript, _LICENCE, clip.source)
+        self._write((clip.name, seconds, "train", "en", *said))
+        self._count(clip.name, seconds)
+
+    def _resume(self) -> None:
+        """Drop a line that was not finished; count the others."""
+        self._file.seek(0)
+        lines = self._file.read().splitlines(keepends=True)
+        if lines and not lines[-1].endswith(b"\n"):
+            self._file.truncate(sum(map(len, lines[:-1])))
+            del lines[-1]
+        if not lines:
+            self._write(COLUMNS)
+        for line in lines[1:]:
+            try:
+                name, seconds, *_ = line.decode().split("\t")
+                self._count(name, seconds)
+            except ValueError:
+                raise SynthesisError(
+                    f"{self._path} holds a line that was not written here: {line.decode(errors='replace')!r}"
+                ) from None
+
+    def _write(self, row: Sequence[str]) -> None:
+        line = ("\t".join(row) + "\n").encode()
+        end = self._file.seek(0, os.SEEK_END)
+        try:
+            while line:  # a disk that fills up takes part of it
+                line = line[self._file.write(line) :]
+        except OSError:
+            self._file.truncate(end)
+            raise
+
+    def _count(self, name: str, seconds: str) -> None:
+        self.last = int(Path(name).stem)
+        self.seconds += float(seconds)

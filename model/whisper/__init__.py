@@ -1,0 +1,1 @@
+"""The target: Whisper's network over static caches, its features, tokens and alignment. Knows no request."""

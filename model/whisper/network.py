@@ -1,0 +1,352 @@
+"""Whisper's encoder and decoder over static caches, with a mask by absolute position.
+
+Computes what `transformers.WhisperForConditionalGeneration` computes, but for many rows with
+lengths of their own: a pass takes any number of new tokens per row, each attends to the cached
+positions up to its own, and rolling back is forgetting positions. (Causal masks aligned to the
+top left, as in Whisper's own attention, cannot verify several tokens after a cached prefix.)
+This file knows no tokens, no requests and no checkpoint formats.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import WhisperConfig
+
+from model.whisper.kernels import FEW_ROWS, MANY_ROWS, LinearGelu, pack
+from model.whisper.quantised import MIXED_IN, added, attend, quantise, write_keys
+
+_EPSILON = 1e-5  # of the layer norms
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """Keys and values of every slot, allocated once.
+
+    self_keys, self_values: [layers, slots, heads, positions, head width].
+    cross_keys, cross_values: [layers, slots, heads, encoder states, head width].
+    """
+
+    self_keys: Tensor
+    self_values: Tensor
+    cross_keys: Tensor
+    cross_values: Tensor
+
+    @classmethod
+    def allocate(
+        cls,
+        config: WhisperConfig,
+        slots: int,
+        device: torch.device,
+        dtype: torch.dtype,
+        *,
+        spare: int = 0,
+    ) -> "Cache":
+        """Zeros for `slots` utterances, with `spare` positions behind the context of each.
+
+        Raises torch.OutOfMemoryError where they do not fit.
+        """
+        heads = config.decoder_attention_heads
+        width = config.d_model // heads
+
+        def zeros(*last: int) -> Tensor:
+            shape = (config.decoder_layers, slots, heads, *last)
+            return torch.zeros(shape, device=device, dtype=dtype)
+
+        def keys(positions: int) -> Tensor:
+            if dtype is MIXED_IN:  # as quantised attention wants them
+                return zeros(width, positions).transpose(-1, -2)
+            return zeros(positions, width)
+
+        positions, states = config.max_target_positions + spare, config.max_source_positions
+        return cls(keys(positions), zeros(positions, width), keys(states), zeros(states, width))
+
+    @staticmethod
+    def bytes_for(config: WhisperConfig, slots: int, dtype: torch.dtype, layers: int) -> int:
+        """What a cache of so many layers takes, but for spare positions."""
+        positions = config.max_target_positions + config.max_source_positions
+        return int(2 * layers * slots * positions * config.d_model * dtype.itemsize)
+
+    def rows(self, first: int, last: int) -> "Cache":
+        """The same memory, restricted to slots first … last - 1."""
+        return Cache(
+            self.self_keys[:, first:last],
+            self.self_values[:, first:last],
+            self.cross_keys[:, first:last],
+            self.cross_values[:, first:last],
+        )
+
+    def move(self, source: int, target: int, positions: int, states: int) -> None:
+        """Copy the first `positions` and `states` of slot `source` over slot `target`."""
+        for tensor in (self.self_keys, self.self_values):
+            tensor[:, target, :, :positions] = tensor[:, source, :, :positions]
+        for tensor in (self.cross_keys, self.cross_values):
+            tensor[:, target, :, :states] = tensor[:, source, :, :states]
+
+    def clear(self) -> None:
+        """Zero everything."""
+        for tensor in (self.self_keys, self.self_values, self.cross_keys, self.cross_values):
+            tensor.zero_()
+
+
+class _Mixing(nn.Module):
+    """What self-attention and cross-attention have in common."""
+
+    mixed_in: torch.dtype | None = None
+    """What q, k and v are rounded to (quantised.py); None: nothing."""
+
+    def mix(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        """Attention [rows, heads, n, head width] → [rows, n, width]."""
+        if self.mixed_in is None:
+            mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        else:
+            mixed = attend(q.to(self.mixed_in), k, v, mask).float()
+        return mixed.transpose(1, 2).flatten(2)
+
+
+class Attention(_Mixing):
+    """Self-attention; q, k and v are one product."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+
+    def split(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """[rows, n, width] → q, k, v: [rows, n, heads, head width]."""
+        rows, n, _ = x.shape
+        q, k, v = self.qkv(x).to(self.mixed_in).view(rows, n, 3, self.heads, -1).unbind(2)
+        return q, k, v
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        """q: [rows, heads, n, head width]; k, v: [rows, heads, m, head width]; mask True = seen."""
+        out: Tensor = self.out(self.mix(q, k, v, mask))
+        return out
+
+
+class CrossAttention(_Mixing):
+    """Attention from text to the encoder's states; k and v are one product."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.q = nn.Linear(width, width)
+        self.kv = nn.Linear(width, 2 * width)
+        self.out = nn.Linear(width, width)
+
+    def project(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """[rows, m, width] → k, v: [rows, heads, m, head width]."""
+        rows, m, _ = states.shape
+        k, v = self.kv(states).view(rows, m, 2, self.heads, -1).permute(2, 0, 3, 1, 4)
+        return k, v
+
+    def forward(self, x: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        """x: [rows, n, width]; k, v as `project` gives them."""
+        rows, n, _ = x.shape
+        q = self.q(x).view(rows, n, self.heads, -1).transpose(1, 2)
+        out: Tensor = self.out(self.mix(q, k, v, mask))
+        return out
+
+
+class EncoderLayer(nn.Module):
+    """One pre-norm block without a mask: acoustic states all see each other."""
+
+    def __init__(self, config: WhisperConfig) -> None:
+        super().__init__()
+        width = config.d_model
+        self.attention_norm = nn.LayerNorm(width, eps=_EPSILON)
+        self.attention = Attention(width, config.encoder_attention_heads)
+        self.mlp_norm = nn.LayerNorm(width, eps=_EPSILON)
+        self.mlp_in = LinearGelu(width, config.encoder_ffn_dim)
+        self.mlp_out = nn.Linear(config.encoder_ffn_dim, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[rows, states, width] → the same."""
+        q, k, v = (part.transpose(1, 2) for part in self.attention.split(self.attention_norm(x)))
+        x = x + self.attention.attend(q, k, v, mask=None)
+        out: Tensor = x + self.mlp_out(self.mlp_in(self.mlp_norm(x)))
+        return out
+
+
+class Encoder(nn.Module):
+    """Log-mel to acoustic states."""
+
+    one_by_one = False  # whether rows are convolved alone: together some widths sum in other orders
+
+    def __init__(self, config: WhisperConfig) -> None:
+        super().__init__()
+        width = config.d_model
+        self.conv1 = nn.Conv1d(config.num_mel_bins, width, 3, padding=1)
+        self.conv2 = nn.Conv1d(width, width, 3, stride=2, padding=1)
+        self.positions = nn.Parameter(torch.empty(config.max_source_positions, width))
+        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
+        self.norm = nn.LayerNorm(width, eps=_EPSILON)
+
+    def forward(self, mel: Tensor) -> Tensor:
+        """[rows, bins, 2 * states] → [rows, states, width].
+
+        Fewer states than 1,500 are a window shorter than Whisper's 30 s.
+        """
+        batches = torch.split(mel, 1) if self.one_by_one else (mel,)
+        x = torch.cat([self._convolved(batch) for batch in batches]).transpose(1, 2)
+        x = x + self.positions[: x.shape[1]]
+        for layer in self.layers:
+            x = layer(x)
+        out: Tensor = self.norm(x)
+        return out
+
+    def _convolved(self, mel: Tensor) -> Tensor:
+        """[rows, bins, 2 * states] → [rows, width, states]."""
+        return functional.gelu(self.conv2(functional.gelu(self.conv1(mel))))
+
+
+class DecoderLayer(nn.Module):
+    """The weights of one block; `Decoder.forward` runs it over its layer of the cache."""
+
+    def __init__(self, config: WhisperConfig) -> None:
+        super().__init__()
+        width, heads = config.d_model, config.decoder_attention_heads
+        self.attention_norm = nn.LayerNorm(width, eps=_EPSILON)
+        self.attention = Attention(width, heads)
+        self.cross_norm = nn.LayerNorm(width, eps=_EPSILON)
+        self.cross = CrossAttention(width, heads)
+        self.mlp_norm = nn.LayerNorm(width, eps=_EPSILON)
+        self.mlp_in = LinearGelu(width, config.decoder_ffn_dim)
+        self.mlp_out = nn.Linear(config.decoder_ffn_dim, width)
+
+
+class Decoder(nn.Module):
+    """Tokens to hidden states, reading and writing a `Cache`."""
+
+    def __init__(self, config: WhisperConfig) -> None:
+        super().__init__()
+        width = config.d_model
+        self.embedding = nn.Embedding(config.vocab_size, width)
+        self.positions = nn.Parameter(torch.empty(config.max_target_positions, width))
+        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
+        self.norm = nn.LayerNorm(width, eps=_EPSILON)
+        self.head = nn.Linear(width, config.vocab_size, bias=False)
+
+    def forward(
+        self,
+        tokens: Tensor,
+        lengths: Tensor,
+        states: Tensor,
+        cache: Cache,
+        kv_len: int,
+        encoder_len: int,
+        aux_layers: tuple[int, ...] = (),
+    ) -> tuple[Tensor, Tensor | None]:
+        """One pass over `n` new tokens a row → normalised hidden states [rows, n, width].
+
+        Second, where `taps` names blocks: the residual streams behind them, [rows, n, taps * width].
+
+        tokens: [rows, n] int64. lengths: [rows] int64, cached positions before the first of them;
+        their own keys and values are written behind those. states: [rows] int64, valid encoder
+        states. cache: exactly these rows. reach, heard: how many cached positions and encoder
+        states attention looks at; static bounds, at least max(lengths) + n and max(states).
+        """
+        positions = lengths[:, None] + torch.arange(tokens.shape[1], device=tokens.device)
+        # A block may overshoot the context; what it writes there is never accepted.
+        known = positions.clamp(max=self.positions.shape[0] - 1)
+        x = self.embedding(tokens) + self.positions[known]
+        # [rows, 1, n, reach]: every token sees the absolute positions up to its own.
+        past = torch.arange(kv_len, device=tokens.device) <= positions[:, None, :, None]
+        # [rows, 1, 1, heard]
+        audible = torch.arange(encoder_len, device=tokens.device) < states[:, None, None, None]
+        if cache.self_keys.dtype is MIXED_IN:
+            past, audible = added(past), added(audible)
+        rows = torch.arange(tokens.shape[0], device=tokens.device)[:, None]
+        aux_hidden: list[Tensor] = []
+        for index, layer in enumerate(self.layers):
+            assert isinstance(layer, DecoderLayer)
+            keys, values = cache.self_keys[index], cache.self_values[index]
+            q, k, v = layer.attention.split(layer.attention_norm(x))
+            keys[rows, :, positions] = k
+            values[rows, :, positions] = v
+            x = x + layer.attention.attend(
+                q.transpose(1, 2), keys[:, :, :kv_len], values[:, :, :kv_len], past
+            )
+            x = x + layer.cross(
+                layer.cross_norm(x),
+                cache.cross_keys[index, :, :, :encoder_len],
+                cache.cross_values[index, :, :, :encoder_len],
+                audible,
+            )
+            x = x + layer.mlp_out(layer.mlp_in(layer.mlp_norm(x)))
+            if index in aux_layers:
+                aux_hidden.append(x)
+        return self.norm(x), torch.cat(aux_hidden, -1) if aux_hidden else None
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[…, width] → […, vocabulary]."""
+        out: Tensor = self.head(hidden)
+        return out
+
+    def write_cross(self, states: Tensor, cache: Cache) -> None:
+        """Project encoder states [rows, m, width] into the front of these rows' cross cache."""
+        for index, layer in enumerate(self.layers):
+            assert isinstance(layer, DecoderLayer)
+            k, v = layer.cross.project(states)
+            keys = cache.cross_keys[index, :, :, : states.shape[1]]
+            if keys.dtype is MIXED_IN:
+                write_keys(keys, k)
+            else:
+                keys.copy_(k)
+            cache.cross_values[index, :, :, : states.shape[1]].copy_(v)
+
+
+class Whisper(nn.Module):
+    """The frozen target. int8: whether it computes as quantised.py does."""
+
+    int8 = False
+
+    def __init__(self, config: WhisperConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = Encoder(config)
+        self.decoder = Decoder(config)
+
+    @classmethod
+    def from_weights(
+        cls,
+        config: WhisperConfig,
+        weights: dict[str, Tensor],
+        device: torch.device,
+        dtype: torch.dtype,
+        *,
+        packed: bool = False,
+        int8: bool = False,
+    ) -> "Whisper":
+        """Build it on `device` without initialising twice; names must match exactly.
+
+        The output head is the embedding. packed: take the CPU's faster products (kernels.py).
+        int8: be the int8 target (quantised.py), which is another target; float32 on the CPU only.
+        """
+        with torch.device("meta"):
+            whisper = cls(config)
+        placed = {key: value.to(device, dtype) for key, value in weights.items()}
+        placed["decoder.head.weight"] = placed["decoder.embedding.weight"]
+        whisper.load_state_dict(placed, assign=True)
+        del placed  # or the weights that packing replaces would stay
+        if int8:
+            whisper.quantise()
+        elif packed:
+            pack(whisper.encoder, rows=MANY_ROWS)
+            pack(whisper.decoder, rows=FEW_ROWS)
+        return whisper.requires_grad_(requires_grad=False).eval()
+
+    @property
+    def cache_dtype(self) -> torch.dtype:
+        """Of the keys and values that it reads and writes."""
+        return MIXED_IN if self.int8 else self.decoder.positions.dtype
+
+    def quantise(self) -> None:
+        """Become the int8 target: forget the float32 weights of every linear layer."""
+        quantise(self)
+        for module in self.modules():
+            if isinstance(module, _Mixing):
+                module.mixed_in = MIXED_IN
+        self.int8 = self.encoder.one_by_one = True

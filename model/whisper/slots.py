@@ -1,0 +1,98 @@
+"""What the device knows of the rows: static buffers by slot, allocated once and changed in place.
+
+Nothing is computed here; what is written follows from the arguments alone.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from model.whisper.network import Cache, Whisper
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """The device's side of the rows, by slot; allocated once.
+
+    lengths: cached positions. states: encoder states to hear; spoken: how many of those drafters and
+    readers hear. anchors: the newest emitted token. emitted: tokens of the transcript so far, of which
+    `forced` were given and not chosen. All int64 [slots], as are seeds; temperatures are float32.
+    """
+
+    cache: Cache
+    lengths: Tensor
+    states: Tensor
+    audio_len: Tensor
+    anchors: Tensor
+    emitted: Tensor
+    forced: Tensor
+    seeds: Tensor
+    temperatures: Tensor
+
+    @classmethod
+    def allocate(cls, whisper: Whisper, slots: int, block: int) -> "Slots":
+        """Room for `slots` utterances, and behind each context for a block that overshoots it."""
+        device = whisper.decoder.positions.device
+
+        def integers(value: int = 0) -> Tensor:
+            return torch.full((slots,), value, dtype=torch.int64, device=device)
+
+        # Something is heard in every slot: attention to nothing is not a number, and would stay.
+        return cls(
+            Cache.allocate(whisper.config, slots, device, whisper.cache_dtype, spare=block + 1),
+            integers(),
+            integers(1),
+            integers(1),
+            integers(),
+            integers(),
+            integers(),
+            integers(),
+            torch.zeros(slots, device=device),
+        )
+
+    def clear(self, first: int, last: int) -> None:
+        """Zero the caches of slots first … last - 1."""
+        self.cache.rows(first, last).clear()
+
+    def move(self, source: int, target: int, positions: int, states: int) -> None:
+        """Copy slot `source`, of which so much is in use, over slot `target`."""
+        self.cache.move(source, target, positions, states)
+        for tensor in (
+            self.lengths,
+            self.states,
+            self.audio_len,
+            self.anchors,
+            self.emitted,
+            self.forced,
+            self.seeds,
+            self.temperatures,
+        ):
+            tensor[target] = tensor[source]
+
+    def reset(
+        self, first: int, audio_len: list[int], seeds: list[int], temperatures: list[float]
+    ) -> None:
+        """Begin transcripts in the slots from `first` on."""
+        last = first + len(seeds)
+        self.audio_len[first:last] = torch.tensor(audio_len, dtype=torch.int64)
+        self.lengths[first:last] = 0
+        self.begin(first, [0] * len(seeds))
+        self.seeds[first:last] = torch.tensor(seeds, dtype=torch.int64)
+        self.temperatures[first:last] = torch.tensor(temperatures)
+
+    def begin(self, first: int, forced: list[int]) -> None:
+        """So many tokens of the transcripts in the slots from `first` on are given."""
+        last = first + len(forced)
+        self.forced[first:last] = torch.tensor(forced, dtype=torch.int64)
+        self.emitted[first:last] = self.forced[first:last]
+
+    def rewind(
+        self, slot: int, prompt_tokens: int, anchor: int, seed: int, temperature: float
+    ) -> None:
+        """Begin the transcript in `slot` anew, behind `opening` tokens whose last is the anchor."""
+        self.lengths[slot] = prompt_tokens - 1
+        self.anchors[slot] = anchor
+        self.emitted[slot] = self.forced[slot]
+        self.seeds[slot] = seed
+        self.temperatures[slot] = temperature

@@ -1,0 +1,34 @@
+"""Whether what the recogniser wrote was said: the signs of words that Whisper makes of no speech.
+
+Judges figures alone, never the words: "Thank you." is what Whisper hears in silence, and what people say.
+
+Measured with base. Real words: single digits, the hardest of them, reach a no-speech probability of 0.63
+at most, whole sentences 0.04. Words made of silence, hum, taps, music and what else the detector takes
+for speech: 0.79 … 0.95, with a mean log-probability of -0.5 (digital silence) or less.
+"""
+
+from streaming.hypothesis import Hypothesis
+
+# The reference's thresholds (openai/whisper, transcribe.py): silence is likely and the text doubtful.
+SILENCE = 0.6
+DOUBTFUL = -1.0
+# Ours: silence is as good as certain, and the text not.
+CERTAIN_SILENCE = 0.75
+SURE = -0.4
+# The reference's again: a text that repeats itself so much is decoded anew. Of a final that is done; a
+# partial is not waited for.
+MOST_COMPRESSION = 2.4
+
+
+def is_plausible(hypothesis: Hypothesis) -> bool:
+    """Whether somebody said the text of `hypothesis`."""
+    silent, logprob = hypothesis.no_speech, hypothesis.mean_logprob
+    if silent > CERTAIN_SILENCE:
+        return logprob > SURE
+    return silent <= SILENCE or logprob >= DOUBTFUL
+
+
+def worth_showing(hypothesis: Hypothesis) -> bool:
+    """Whether a partial may be shown: what is shown may become a promise, so no loop may be in it."""
+    loops = hypothesis.looped or hypothesis.compression_ratio > MOST_COMPRESSION
+    return is_plausible(hypothesis) and not loops

@@ -1,0 +1,87 @@
+"""What the int8 target costs in words: its greedy transcripts beside float32's, file by file.
+
+    python -m tests.benchmarks.bench_int8 [--model base] [--under librispeech_testother] [--files N]
+
+English test recordings of up to 30 s that have a transcript. Each file is decoded by both targets;
+docs/int8.json keeps every text, so that a run goes on where the last one stopped. Its summary has the
+word errors of both and counts the files whose tokens differ, together and folder by folder.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from model.bench.word_errors import word_errors
+from model.checkpoints.load import load
+from model.engine.engine import Engine
+from model.engine.requests import Request
+from model.whisper.mel import SAMPLE_RATE
+from model.whisper.quantised import Precision
+from tests.support.audio import Recording, recordings
+
+RESULTS = Path(__file__).resolve().parent.parent.parent / "docs" / "int8.json"
+PRECISIONS: tuple[Precision, ...] = ("float32", "int8")
+MOST_S = 30
+
+
+def read(engines: dict[Precision, Engine], one: Recording) -> dict[str, Any]:
+    """Both texts, whether their tokens are the same, and the transcript."""
+    request = Request(one.audio()[: MOST_S * SAMPLE_RATE], language="en")
+    said = {name: engine.transcribe([request])[0] for name, engine in engines.items()}
+    return {
+        "transcript": one.transcript,
+        **{name: hypothesis.text for name, hypothesis in said.items()},
+        "same_tokens": len({hypothesis.tokens for hypothesis in said.values()}) == 1,
+    }
+
+
+def summary(files: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Word errors of both targets, over all files and by folder."""
+    folders = {"all": list(files.values())}
+    for name, found in files.items():
+        folders.setdefault(name.partition("/")[0], []).append(found)
+    return {
+        folder: {
+            "files": len(rows),
+            "files_with_other_tokens": sum(not row["same_tokens"] for row in rows),
+            **{
+                precision: word_errors(
+                    [row["transcript"] for row in rows], [row[precision] for row in rows]
+                )
+                for precision in PRECISIONS
+            },
+        }
+        for folder, rows in folders.items()
+    }
+
+
+def main() -> None:
+    """Decode what is not decoded yet."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", default="base")
+    parser.add_argument("--under", default="", help="only recordings below this path")
+    parser.add_argument("--files", type=int, help="at most so many in this run")
+    args = parser.parse_args()
+    results = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
+    files = results.setdefault(args.model, {}).setdefault("files", {})
+    wanted = [
+        one
+        for one in recordings(language="en", under=args.under)
+        if one.seconds <= MOST_S and one.transcript.strip() and one.name not in files
+    ][: args.files]
+    checkpoint = load(args.model)
+    engines = {
+        precision: Engine(checkpoint, slots=1, precision=precision) for precision in PRECISIONS
+    }
+    for number, one in enumerate(wanted, 1):
+        files[one.name] = read(engines, one)
+        results[args.model]["summary"] = summary(files)
+        RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+        print(
+            f"{number}/{len(wanted)} {one.name} same: {files[one.name]['same_tokens']}", flush=True
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""Token ids of the engine against transformers' own greedy `generate`, file by file.
+
+    python -m tests.benchmarks.bench_parity base tiny.en
+
+Both get the same recordings (English, test, up to 30 s), the same opening without timestamps and
+the same budget. Writes docs/parity.json; every difference is listed with both texts and with the
+gap between the two best logits at the first token that differs.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from model.checkpoints.load import Checkpoint, load
+from model.checkpoints.reference import as_transformers
+from model.engine.engine import Engine
+from model.engine.requests import Request
+from tests.support.audio import recordings
+from tests.support.transformers_greedy import greedy_reference
+
+RESULTS = Path(__file__).resolve().parent.parent.parent / "docs" / "parity.json"
+
+
+def compare(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Decode every file twice and list where the tokens differ."""
+    engine = Engine(checkpoint, slots=1)
+    reference = as_transformers(checkpoint)
+    files = [one for one in recordings(language="en") if one.seconds <= 30]
+    tokens = 0
+    differences: list[dict[str, Any]] = []
+    for count, one in enumerate(files, 1):
+        audio = one.audio()[: 30 * 16_000]
+        (ours,) = engine.transcribe([Request(audio, language="en")])
+        theirs, scores = greedy_reference(checkpoint, reference, audio)
+        tokens += len(theirs)
+        if theirs != ours.tokens:
+            pairs = zip(theirs, ours.tokens, strict=False)
+            first = next((i for i, (a, b) in enumerate(pairs) if a != b), None)
+            gap = None
+            if first is not None:
+                best = scores[first][0].topk(2).values
+                gap = float(best[0] - best[1])
+            differences.append(
+                {
+                    "file": one.name,
+                    "at": first,
+                    "gap": gap,
+                    "transformers": checkpoint.tokens.decode(theirs),
+                    "captiond": checkpoint.tokens.decode(ours.tokens),
+                    "lengths": [len(theirs), len(ours.tokens)],
+                }
+            )
+        print(f"{count}/{len(files)} {one.name} {len(differences)} differ", flush=True)
+    return {
+        "files": len(files),
+        "equal": len(files) - len(differences),
+        "tokens": tokens,
+        "differences": differences,
+    }
+
+
+def main() -> None:
+    """Compare the models named on the command line, each beside what the file has of others."""
+    for name in sys.argv[1:] or ["base", "tiny.en"]:
+        found = compare(load(name))
+        results = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
+        RESULTS.write_text(json.dumps(results | {name: found}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

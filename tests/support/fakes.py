@@ -1,0 +1,109 @@
+"""A recogniser that follows a script, for tests of the daemon: no weights, no computation."""
+
+import threading
+from collections.abc import Callable
+
+from daemon.recognition.request_queue import Result
+from daemon.recognition.scheduler import Engine
+from model.engine.requests import Failure, Hypothesis, Request
+
+PATIENCE = 20.0  # seconds: far more than anything here takes; a test that waits longer has failed
+
+
+class ScriptedEngine:
+    """Satisfies `daemon.recognition.scheduler.Engine`; every request is finished by the first round after it.
+
+    text: what a request is heard as; by default its number of samples. `hold` makes rounds wait
+    until `release`; a held round takes in all that the engine was given before it. What `text`
+    raises, the round does. `admitted` and `cancelled` are in order; `occupied` is what is running.
+    """
+
+    name = "scripted"
+    drafter: str | None = None
+    languages = frozenset({"de", "en"})
+
+    def __init__(self, *, slots: int = 4, text: Callable[[Request], str] | None = None) -> None:
+        self.slots = slots
+        self.admitted: list[Request] = []
+        self.cancelled: list[Request] = []
+        self.occupied: list[Request] = []
+        self.most_occupied = 0
+        self.rounds = 0
+        self.threads: set[str] = set()
+        self.entered = threading.Event()  # a round waits for `release`
+        self._text = text or (lambda request: str(len(request.audio)))
+        self._open = threading.Event()
+        self._open.set()
+        self._warm = threading.Event()
+        self._warm.set()
+
+    def hold(self) -> None:
+        """Let the next round wait."""
+        self.entered.clear()
+        self._open.clear()
+
+    def release(self) -> None:
+        """Let rounds go on."""
+        self._open.set()
+
+    def hold_warm_up(self) -> None:
+        """Let the warm-up wait."""
+        self._warm.clear()
+
+    def finish_warm_up(self) -> None:
+        """Let the warm-up end."""
+        self._warm.set()
+
+    def check(self, request: Request) -> None:
+        language = request.language
+        wanted = {language} if isinstance(language, str) else set(language or ())
+        if not wanted <= self.languages:
+            raise ValueError(f"unknown language; known are {', '.join(sorted(self.languages))}")
+
+    def admit(self, request: Request) -> None:
+        self.check(request)
+        if len(self.occupied) >= self.slots:
+            raise RuntimeError("no free slot")
+        self.admitted.append(request)
+        self.occupied.append(request)
+        self.most_occupied = max(self.most_occupied, len(self.occupied))
+
+    def cancel(self, request: Request) -> None:
+        self.cancelled.append(request)
+        if request in self.occupied:
+            self.occupied.remove(request)
+
+    def step(self) -> list[Result]:
+        self.rounds += 1
+        self.threads.add(threading.current_thread().name)
+        if not self._open.is_set():
+            self.entered.set()
+            assert self._open.wait(PATIENCE), "the round was never released"
+        results = [self._result(request) for request in self.occupied]
+        self.occupied = []
+        return results
+
+    def warm_up(self) -> None:
+        assert self._warm.wait(PATIENCE), "the warm-up was never ended"
+
+    def _result(self, request: Request) -> Result:
+        text = self._text(request)
+        if text == "unspeakable":
+            return Failure(request, "the script says so")
+        language = request.language if isinstance(request.language, str) else "en"
+        return Hypothesis(
+            request=request,
+            text=text,
+            tokens=(1, 2, 3),
+            certain=len(text),
+            language=language,
+            language_probability=None,
+            no_speech=0.1,
+            mean_logprob=-0.2,
+            rounds=3,
+        )
+
+
+def _is_an_engine(engine: ScriptedEngine) -> Engine:
+    """For mypy alone: the script has not drifted from what the daemon needs."""
+    return engine

@@ -1,0 +1,66 @@
+"""Proposers that know the answer, or take care not to, and random arrival: to try the engine with."""
+
+import random
+from collections.abc import Sequence
+
+from model.engine.engine import Engine
+from model.engine.requests import Hypothesis, Request
+
+
+class Oracle:
+    """Proposes the true continuation; each token is right with probability `acceptance`."""
+
+    def __init__(self, truth: Sequence[int], acceptance: float, seed: int = 0) -> None:
+        self._truth = truth
+        self._acceptance = acceptance
+        self._random = random.Random(seed)
+        self._done = 0
+
+    def emit(self, tokens: Sequence[int]) -> None:
+        self._done += len(tokens)
+
+    def propose(self, limit: int) -> list[int]:
+        block = []
+        for token in self._truth[self._done : self._done + limit]:
+            right = self._random.random() < self._acceptance
+            block.append(token if right else (token + 1) % 200)
+        return block
+
+
+class Guesser:
+    """Proposes noise, the end of transcript included, in blocks of any size."""
+
+    def __init__(self, eot: int, seed: int = 0) -> None:
+        self._eot = eot
+        self._random = random.Random(seed)
+
+    def emit(self, tokens: Sequence[int]) -> None:
+        pass
+
+    def propose(self, limit: int) -> list[int]:
+        return [self._random.randint(0, self._eot) for _ in range(self._random.randint(0, limit))]
+
+
+class Adversary(Oracle):
+    """Right up to the last token of each block, which is the end of transcript: always too soon."""
+
+    def __init__(self, truth: Sequence[int], eot: int) -> None:
+        super().__init__(truth, acceptance=1.0)
+        self._eot = eot
+
+    def propose(self, limit: int) -> list[int]:
+        block = super().propose(limit)
+        return [*block[:-1], self._eot] if block else []
+
+
+def run_shuffled(engine: Engine, requests: list[Request], order: random.Random) -> list[Hypothesis]:
+    """Everything decoded, arriving in random order while others are under way."""
+    waiting, results = order.sample(requests, k=len(requests)), []
+    while waiting or engine.occupied:
+        while waiting and engine.occupied < engine.slots and order.random() < 0.8:
+            engine.admit(waiting.pop())
+        for one in engine.step():
+            assert isinstance(one, Hypothesis)
+            results.append(one)
+    assert len(results) == len(requests)
+    return results

@@ -1,0 +1,157 @@
+"""Made and recorded sound, and a detector and hypotheses to go with it, for `streaming.session`."""
+
+import io
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import soundfile
+from numpy.typing import NDArray
+
+from streaming.protocol import Closed, Encoding, Start
+from streaming.segmenter import Settings
+from streaming.session import Output, Session
+from streaming.utterance import Decode
+from streaming.vad import FRAME
+
+RATE = 16_000
+Samples = NDArray[np.float32]
+
+
+class Loudness:
+    """A detector whose judgement the test writes into the audio: loud is speech."""
+
+    frame = FRAME
+
+    def is_speech(self, frame: Samples) -> bool:
+        return bool(np.abs(frame).max() > 0.1)
+
+
+@dataclass(frozen=True)
+class TimedWord:
+    text: str
+    start: float
+    end: float
+    probability: float = 0.9
+
+
+@dataclass(frozen=True)
+class Heard:
+    """A hypothesis."""
+
+    text: str
+    certain: int = 1_000
+    language: str = "en"
+    language_probability: float | None = None
+    no_speech: float = 0.25
+    mean_logprob: float = -0.5
+    compression_ratio: float = 0.9
+    temperature: float = 0.0
+    looped: bool = False
+    timed: tuple[TimedWord, ...] | None = None
+    rounds: int = 4
+    proposed: int = 9
+    accepted: int = 7
+    reused: int = 3
+
+
+def session(settings: Settings | None = None, **start: object) -> Session:
+    """In English unless the test says otherwise, so that half a second is enough for a partial."""
+    start = {"language": "en"} | start
+    return Session(Start(**start), settings or Settings(), vad=Loudness())  # type: ignore[arg-type]  # any fields
+
+
+def loud(seconds: float) -> Samples:
+    return np.random.default_rng(5).uniform(-0.5, 0.5, round(seconds * RATE)).astype(np.float32)
+
+
+def quiet(seconds: float) -> Samples:
+    return np.zeros(round(seconds * RATE), np.float32)
+
+
+def frames(*audio: Samples) -> list[bytes]:
+    """int16 bytes, a detector's frame at a time."""
+    return cut(s16(*audio), [2 * FRAME])
+
+
+def feed(stream: Session, data: bytes) -> list[Output]:
+    """Feed one frame, and hear all of it."""
+    outputs = stream.feed(data)
+    while stream.unprocessed:
+        outputs += stream.process()
+    return outputs
+
+
+def hear(stream: Session, *audio: Samples) -> list[Output]:
+    """Feed a stream of int16 frame by frame."""
+    return [output for frame in frames(*audio) for output in feed(stream, frame)]
+
+
+def s16(*audio: Samples) -> bytes:
+    return (np.concatenate(audio) * 32_767).astype("<i2").tobytes()
+
+
+def g711(audio: Samples, subtype: str) -> bytes:
+    """μ-law or A-law bytes as libsndfile writes them."""
+    file = io.BytesIO()
+    soundfile.write(file, audio, 8_000, subtype=subtype, format="RAW")
+    return file.getvalue()
+
+
+def encoded(audio: Samples, encoding: Encoding, channels: int) -> bytes:
+    """`audio` in every channel, interleaved."""
+    audio = np.repeat(audio, channels)
+    match encoding:
+        case "s16le":
+            return s16(audio)
+        case "f32le":
+            return audio.astype("<f4").tobytes()
+        case "mulaw":
+            return g711(audio, "ULAW")
+        case "alaw":
+            return g711(audio, "ALAW")
+
+
+def decodes(outputs: Iterable[Output]) -> list[Decode]:
+    return [output for output in outputs if isinstance(output, Decode)]
+
+
+def finals(outputs: Iterable[Output]) -> list[Decode]:
+    return [decode for decode in decodes(outputs) if decode.final]
+
+
+def partials(outputs: Iterable[Output]) -> list[Decode]:
+    return [decode for decode in decodes(outputs) if not decode.final and not decode.early]
+
+
+def earlies(outputs: Iterable[Output]) -> list[Decode]:
+    return [decode for decode in decodes(outputs) if decode.early]
+
+
+def answer(stream: Session, outputs: Iterable[Output]) -> list[Output]:
+    """Accept every decode at once, each with its range as text."""
+    return [
+        message
+        for decode in decodes(outputs)
+        for message in stream.accept(decode, Heard(f"{decode.start} {decode.stop}"), ms=5.0)
+    ]
+
+
+def ranges(outputs: Iterable[Output]) -> list[tuple[int, int]]:
+    return [(decode.start, decode.stop) for decode in finals(outputs)]
+
+
+def closing(outputs: list[Output]) -> Closed:
+    assert isinstance(outputs[-1], Closed)
+    return outputs[-1]
+
+
+def cut(data: bytes, sizes: list[int]) -> list[bytes]:
+    """`data` in frames of these sizes, over and over."""
+    edges = [0]
+    for size in itertools.cycle(sizes):
+        if edges[-1] >= len(data):
+            break
+        edges.append(edges[-1] + size)
+    return [data[start:stop] for start, stop in itertools.pairwise(edges)]

@@ -1,0 +1,120 @@
+import argparse
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from model.bench import command
+from tests.benchmarks import gpu_check
+from tests.test_load import save_transformers
+
+
+def run(*arguments: str | Path) -> int:
+    """`captiond bench` with these arguments."""
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    return command.run(parser.parse_args([str(argument) for argument in arguments]))
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    (tmp_path / "tiny").mkdir()
+    return save_transformers(tmp_path / "tiny")
+
+
+@pytest.fixture
+def audio(tmp_path: Path) -> Path:
+    (tmp_path / "audio").mkdir()
+    rng = np.random.default_rng(0)
+    for number in range(3):
+        soundfile.write(tmp_path / "audio" / f"{number}.wav", rng.uniform(-1, 1, 9000), 16_000)
+    (tmp_path / "audio" / "all.tsv").write_text("0.wav\tgood morning\n")
+    return tmp_path / "audio"
+
+
+def test_from_recordings_to_results(model: Path, audio: Path, tmp_path: Path) -> None:
+    """Two sections of a model on disk; of three recordings two are read, one has a transcript."""
+    output = tmp_path / "results"
+    once = ("--repeats", "1", "--warm-ups", "0", "--output", output, "--device", "cpu")
+    asked = ("--limit", "2", "--references", audio / "all.tsv", "--engines", "oracle,assisted")
+    status = run(
+        "engines", "passes", "--audio", audio, "--model", model, "--batch", "2", *asked, *once
+    )
+    assert status == 0
+    (sections,) = json.loads(output.with_suffix(".json").read_text())["models"].values()
+    assert set(sections) == {"engines", "passes"}
+    assert sections["engines"]["clips"] == 2
+    # The share of 0.575 that blocks of eight are to keep takes this chance of each token.
+    assert sections["engines"]["oracle"] == {"block": 8, "chance_of_each_token": 0.8753}
+    rows = sections["engines"]["batches"]["2"]["rows"]
+    assert [row["engine"] for row in rows] == ["greedy", "oracle", "assisted"]
+    assert rows[0]["words"]["reference_words"] == 2
+    assert rows[2]["absent"] == "transformers assists one utterance at a time"
+    assert output.with_suffix(".svg").exists()
+
+
+def test_passes_need_no_recordings(model: Path, tmp_path: Path) -> None:
+    output = tmp_path / "results"
+    assert run("passes", "--model", model, "--repeats", "1", "--output", output) == 0
+    assert not output.with_suffix(".svg").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["pases"], 2, "no section pases: choose from engines, passes"),
+        (["engines"], 2, "name recordings with --audio"),
+        (["engines", "--audio", "x", "--engines", "gready"], 2, "no engine gready: choose from"),
+        (["passes", "--shapes", "smal"], 2, "no shape smal: choose from tiny, base"),
+        (["passes", "--batch", "97"], 2, "batches have at most 96 utterances, not 97"),
+        (["engines", "--audio", "nowhere"], 1, "nowhere is neither a file nor a directory"),
+        (["passes", "--model", "nothing"], 1, "there is no model 'nothing'"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], status: int, words: str
+) -> None:
+    assert run(*arguments) == status
+    said = capsys.readouterr().err
+    assert said.startswith("captiond bench: ")
+    assert words in said
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--batch", "0"],
+        ["--batch", "1,x"],
+        ["--repeats", "0"],
+        ["--warm-ups", "-1"],
+        ["--alpha", "1.5"],
+        ["--alpha", "0.5", "--chance", "0.5"],
+    ],
+)
+def test_numbers_out_of_range_are_wrong_usage(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        run("passes", *arguments)
+    assert caught.value.code == 2
+
+
+def test_results_of_another_program_are_refused_before_any_work(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "results.json").write_text("[]")
+    assert run("passes", "--model", "nothing", "--output", tmp_path / "results") == 1
+    assert "name another --output" in capsys.readouterr().err
+
+
+def test_the_check_for_cuda_machines_runs_without_one() -> None:
+    """The same code on the CPU with static shapes: nothing may differ there."""
+    figures = gpu_check.measure(gpu_check.tiny())
+    assert [row["batch"] for row in figures["rows"]] == [1, 2, 4]
+    assert figures["left_out_for_time"] == []
+    for row in figures["rows"]:
+        assert (row["drafted_differ"], row["unsteady"]) == (0, 0)
+        assert row["tau"] > 1.0
+        assert ("eager" in row) == (row["batch"] <= 2)
+        if "eager" in row:
+            assert row["eager"]["greedy_mismatches"] == row["eager"]["drafted_mismatches"] == 0

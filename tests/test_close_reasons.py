@@ -1,0 +1,62 @@
+"""Every way the daemon ends a connection is one that the websocket protocol and ours allow."""
+
+import re
+from pathlib import Path
+
+import pytest
+from websockets.frames import Close
+
+from daemon.sessions import close_reasons
+from daemon.sessions.close_reasons import NORMAL, CloseReason, busy, too_many_errors
+from streaming.protocol import decode_server, encode
+
+REASON_BYTES = 123  # RFC 6455, 5.5: a control frame carries 125 bytes, the code takes two
+NAMED = {
+    name: value for name, value in vars(close_reasons).items() if isinstance(value, CloseReason)
+}
+BUSY = busy("all 1000 sessions are taken")
+FAREWELLS = [*NAMED.values(), BUSY, too_many_errors(10), too_many_errors(10**9)]
+DOCUMENTED = (Path(__file__).parents[1] / "docs" / "protocol.md").read_text(encoding="utf-8")
+
+
+def test_all_are_looked_at() -> None:
+    assert set(NAMED) == {"NORMAL", "SHUTTING_DOWN", "OVERDUE", "IDLE", "TIME_LIMIT", "INTERNAL"}
+
+
+@pytest.mark.parametrize("ending", FAREWELLS, ids=repr)
+def test_code_and_reason_fit_into_a_close_frame(ending: CloseReason) -> None:
+    """RFC 6455, 7.4.1: some codes may not be sent."""
+    Close(ending.code, ending.reason).check()
+    assert len(ending.reason.encode()) <= REASON_BYTES
+
+
+@pytest.mark.parametrize("ending", FAREWELLS, ids=repr)
+def test_each_code_is_documented(ending: CloseReason) -> None:
+    _, _, table = DOCUMENTED.partition("## Close codes")
+    assert str(ending.code) in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)
+
+
+def test_all_is_well_without_an_error() -> None:
+    assert (NORMAL.code, NORMAL.error) == (1000, None)
+
+
+@pytest.mark.parametrize("ending", [one for one in FAREWELLS if one is not NORMAL], ids=repr)
+def test_any_other_end_is_explained_by_a_fatal_error(ending: CloseReason) -> None:
+    """Which a client can read; code and reason say it again for those who see nothing else."""
+    assert ending.code != NORMAL.code
+    assert ending.reason
+    assert ending.error is not None
+    assert ending.error.fatal
+    assert ending.error.message
+    assert decode_server(encode(ending.error)) == ending.error
+
+
+def test_the_number_of_errors_is_told() -> None:
+    error = too_many_errors(10).error
+    assert error is not None
+    assert error.message.startswith("10 errors")
+
+
+def test_it_is_told_why_there_is_no_room() -> None:
+    assert BUSY.error is not None
+    assert BUSY.error.message == "all 1000 sessions are taken; try again in a while"

@@ -1,0 +1,76 @@
+import numpy as np
+import pytest
+
+from daemon.recognition import request_builder
+from model.engine.fallback import FALLBACK_TEMPERATURES
+from streaming.protocol import Start
+from streaming.utterance import Decode
+from tests.support.fakes import ScriptedEngine
+
+AUDIO = np.zeros(16_000, np.float32)
+
+
+def decode(*, final: bool = False, early: bool = False, prefix: str = "") -> Decode:
+    return Decode(0, 0, len(AUDIO), AUDIO, final=final, early=early, language="en", prefix=prefix)
+
+
+@pytest.mark.parametrize(
+    ("final", "early", "whole"), [(False, False, False), (False, True, True), (True, False, True)]
+)
+def test_what_may_become_a_final_is_decoded_with_all_care(
+    final: bool, early: bool, whole: bool
+) -> None:
+    """A partial is quick instead: a fitted window, one attempt, no words."""
+    asked = request_builder.request(
+        Start(words=True), decode(final=final, early=early), draft_tokens=(1, 2)
+    )
+    assert asked.fitted_window is not whole
+    assert asked.fallback_temperatures == (FALLBACK_TEMPERATURES if whole else ())
+    assert asked.words is whole
+    assert asked.stop_on_repetition
+    assert asked.draft_tokens == (1, 2)
+
+
+def test_early_and_true_finals_ask_for_the_same() -> None:
+    """So that the first can stand for the second."""
+    start = Start(words=True, prompt="names", hot_words=["Ada"])
+    early, final = (
+        request_builder.request(start, one) for one in (decode(early=True), decode(final=True))
+    )
+    fields = ("language", "prompt", "prefix", "ladder", "words", "fitted_window", "temperature")
+    assert [getattr(early, name) for name in fields] == [getattr(final, name) for name in fields]
+
+
+def test_who_asks_for_sampling_gets_one_attempt() -> None:
+    assert (
+        request_builder.request(Start(temperature=0.5), decode(final=True)).fallback_temperatures
+        == ()
+    )
+
+
+@pytest.mark.parametrize(
+    ("start", "prompt"),
+    [
+        (Start(), ""),
+        (Start(prompt="before"), "before"),
+        (Start(hot_words=["Ada", "Byron"]), "Ada, Byron"),
+        (Start(hot_words=["Ada"], prompt="before"), "Ada before"),
+    ],
+)
+def test_hot_words_go_before_the_prompt(start: Start, prompt: str) -> None:
+    assert request_builder.request(start, decode(final=True)).prompt == prompt
+
+
+def test_words_that_were_promised_open_the_text() -> None:
+    assert request_builder.request(Start(), decode(final=True, prefix="Once")).prefix == "Once"
+
+
+def test_each_language_of_a_set_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that the model lacks is refused before the first word, not in its utterance."""
+    engine = ScriptedEngine()
+    asked = []
+    monkeypatch.setattr(engine, "check", lambda request: asked.append(request.language))
+    request_builder.check(Start(language=["de", "en"]), engine)
+    request_builder.check(Start(language="fr"), engine)
+    request_builder.check(Start(), engine)
+    assert asked == ["de", "en", "fr", None]

@@ -1,0 +1,162 @@
+import re
+from pathlib import Path
+
+import pytest
+from transformers.models.whisper.tokenization_whisper import LANGUAGES
+from websockets.exceptions import InvalidStatus
+
+from daemon.net.static_files import DOCUMENTS, STATIC, TYPES, table
+from daemon.server import Daemon
+from tests.support.fakes import ScriptedEngine
+from tests.support.wire import calling, exchange, get, serving
+
+PATHS = sorted(table())
+
+
+def header(head: str, name: str) -> str | None:
+    found = re.search(rf"^{name}: (.*)$", head.replace("\r", ""), re.MULTILINE | re.IGNORECASE)
+    return found and found[1]
+
+
+async def ask(daemon: Daemon, method: str, path: str, *lines: str) -> tuple[int, str, bytes]:
+    """Status, headers and body of one request."""
+    head, body = await exchange(daemon, f"{method} {path} HTTP/1.1", *lines)
+    return int(head.split()[1]), head, body
+
+
+async def test_every_file_is_served_as_what_it_is() -> None:
+    """With the type of its suffix and its whole body."""
+    async with serving(ScriptedEngine()) as daemon:
+        for path in PATHS:
+            name = DOCUMENTS.get(path) or path.removeprefix("/static/")
+            status, head, body = await ask(daemon, "GET", path)
+            assert status == 200
+            assert header(head, "Content-Type") == TYPES[Path(name).suffix]
+            assert body == (STATIC / name).read_bytes()
+
+
+async def test_a_query_changes_nothing() -> None:
+    """The overlay's options are the browser's business."""
+    async with serving(ScriptedEngine()) as daemon:
+        _, _, plain = await ask(daemon, "GET", "/overlay")
+        status, _, asked = await ask(daemon, "GET", "/overlay?size=60&align=left")
+    assert (status, asked) == (200, plain)
+
+
+async def test_the_page_is_there_while_the_model_loads() -> None:
+    engine = ScriptedEngine()
+    engine.hold_warm_up()
+    async with serving(engine, warm=False) as daemon:
+        assert (await get(daemon, "/"))[0] == 200
+        status, head, body = await get(daemon, "/v1")
+        assert (status, body) == (503, "captiond is still loading its model\n")
+        assert header(head, "Retry-After") == "5"
+
+
+async def test_head_tells_the_length_and_sends_nothing() -> None:
+    async with serving(ScriptedEngine()) as daemon:
+        for path in ("/", "/healthz", "/nothing"):
+            _, get_head, body = await ask(daemon, "GET", path)
+            _, head, nothing = await ask(daemon, "HEAD", path)
+            assert nothing == b""
+            assert header(head, "Content-Length") == header(get_head, "Content-Length")
+            assert header(head, "Content-Length") == str(len(body))
+
+
+async def test_a_copy_that_is_still_good_is_not_sent_again() -> None:
+    """Whatever else is known besides; a change of the file is seen at the next visit."""
+    async with serving(ScriptedEngine()) as daemon:
+        _, head, _ = await ask(daemon, "GET", "/")
+        etag = header(head, "ETag")
+        assert header(head, "Cache-Control") == "no-cache"
+        for known in (f"{etag}", f'"other", W/{etag}'):
+            status, head, body = await ask(daemon, "GET", "/", f"If-None-Match: {known}")
+            assert (status, body) == (304, b"")
+            assert header(head, "ETag") == etag
+        status, _, body = await ask(daemon, "GET", "/", 'If-None-Match: "other"')
+        assert status == 200
+        assert body
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
+async def test_only_reading_is_allowed(method: str) -> None:
+    async with serving(ScriptedEngine()) as daemon:
+        for path in ("/", "/static/main.js", "/healthz", "/v1", "/nothing"):
+            status, head, _ = await ask(daemon, method, path)
+            assert status == 405
+            assert header(head, "Allow") == "GET, HEAD"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/static/",
+        "/static/index.html",
+        "/static/../page.py",
+        "/static/..%2fpage.py",
+        "/static/%2e%2e/page.py",
+        "/static//main.js",
+        "//static/main.js",
+        "/static/main.js/",
+        "/static/MAIN.JS",
+        "/overlay/",
+        "/index.html",
+        "/static/main.js%00",
+        "/etc/passwd",
+    ],
+)
+async def test_nothing_but_the_table_is_served(path: str) -> None:
+    async with serving(ScriptedEngine()) as daemon:
+        assert (await ask(daemon, "GET", path))[0] == 404
+
+
+async def test_a_file_is_no_websocket() -> None:
+    async with serving(ScriptedEngine()) as daemon:
+        with pytest.raises(InvalidStatus) as caught:
+            async with calling(daemon, "/overlay"):
+                pass
+        assert caught.value.response.status_code == 404
+
+
+async def test_the_page_is_closed_to_the_rest_of_the_web() -> None:
+    """Nothing from elsewhere is allowed, nothing inline, nothing evaluated; no one may frame it."""
+    async with serving(ScriptedEngine()) as daemon:
+        for path in PATHS:
+            _, head, _ = await ask(daemon, "GET", path)
+            policy = header(head, "Content-Security-Policy") or ""
+            sources = {
+                word
+                for rule in policy.split("; ")
+                for word in rule.split()[1:]
+                if word != "'script'"
+            }
+            assert "default-src 'none'" in policy
+            assert "frame-ancestors 'none'" in policy
+            assert sources == {"'none'", "'self'"}
+            assert header(head, "X-Content-Type-Options") == "nosniff"
+
+
+def test_the_languages_offered_are_whispers() -> None:
+    text = (STATIC / "languages.js").read_text("utf-8").partition(".split")[0]
+    codes = " ".join(re.findall(r'"([a-z ]+)"', text)).split()
+    assert sorted(codes) == sorted(LANGUAGES)
+
+
+def test_no_file_names_another_place() -> None:
+    """No address of any host stands in what is served, licences and XML's own name apart."""
+    for path in STATIC.iterdir():
+        if path.suffix in {".html", ".js", ".css", ".svg"}:
+            addresses = re.findall(r"(?:https?:)?//[\w.-]+\.\w+\S*", path.read_text("utf-8"))
+            assert set(addresses) <= {'http://www.w3.org/2000/svg"'}, path.name
+
+
+def test_every_file_is_used_and_every_file_used_is_there() -> None:
+    """What the documents, scripts and styles name is what the folder holds; the licence goes along."""
+    named = {"OFL.txt", *DOCUMENTS.values()}
+    for path in STATIC.iterdir():
+        if path.suffix in {".html", ".js", ".css"}:
+            text = path.read_text("utf-8")
+            named |= set(
+                re.findall(r"""["'](?:\./|static/)?([\w-]+\.(?:js|css|svg|woff2))["']""", text)
+            )
+    assert named == {path.name for path in STATIC.iterdir()}
