@@ -6,7 +6,7 @@ import torch
 
 from model.drafting.parallel import Architecture, from_target
 from model.training.data.packing import IGNORED, Batch, lookup_of, pack
-from model.training.student import BlockStudent, ParallelStudent, rate
+from model.training.student import ParallelStudent, Student, rate
 from model.whisper.network import Whisper
 from tests.support.lessons import AUX_LAYERS, CHECKPOINT, CPU, noise, teacher
 from tests.test_packing import EVERY, trajectory
@@ -28,7 +28,7 @@ def batch(vocabulary: tuple[int, ...] | None = None) -> Batch:
 
 
 @torch.no_grad()
-def loss_by_hand(pupil: BlockStudent, lesson: Batch, weights: list[float]) -> float:
+def loss_by_hand(pupil: Student, lesson: Batch, weights: list[float]) -> float:
     """The weighted mean over all labels that count, one by one."""
     logits = pupil.logits(lesson).double()
     above = below = 0.0
