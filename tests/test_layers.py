@@ -1,10 +1,11 @@
-"""The arrows between the rooms, read off the source: nothing points upward."""
+"""The arrows between the rooms, and between the rooms within them, read off the source: nothing points upward."""
 
-import ast
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support.architecture import arrows, floors, imports
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("clients", "daemon", "model", "streaming")
@@ -31,21 +32,29 @@ FORBIDDEN = {
 }
 # Medians of wall time, for start-up and benchmarks.
 CLOCKS = {"model/whisper/measure.py": {"time"}}
+# What each room within a room may import of its neighbours, lowest first.
+WITHIN = {
+    "model": {
+        "whisper": set[str](),
+        "checkpoints": {"whisper"},
+        "drafting": {"checkpoints", "whisper"},
+        "engine": {"drafting", "checkpoints", "whisper"},
+        "training": {"engine", "drafting", "checkpoints", "whisper"},
+        "bench": {"engine", "drafting", "checkpoints", "whisper"},
+    },
+    "daemon": {
+        "config": set[str](),
+        "net": {"config"},
+        "recognition": set[str](),
+        "monitoring": {"config", "net", "recognition"},
+        "sessions": {"config", "net", "recognition", "monitoring"},
+        "server": {"config", "net", "recognition", "monitoring", "sessions"},
+        "serve": {"config", "net", "monitoring", "server"},
+        "cli": set[str](),
+        "models": set[str](),
+    },
+}
 FILES = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
-
-
-def imports(path: Path) -> set[str]:
-    """Every module that a file imports, at its head or inside a function."""
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: absolute imports only"
-            assert node.module is not None
-            names.add(node.module)
-            names |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return names
 
 
 def within(name: str, packages: set[str]) -> bool:
@@ -63,6 +72,17 @@ def test_a_room_imports_only_what_it_may(path: Path) -> None:
         assert not within(name, forbidden), f"{room} may not import {name}"
 
 
+@pytest.mark.parametrize("package", WITHIN)
+def test_rooms_within_a_room_point_downward_only(package: str) -> None:
+    found = arrows(ROOT, package)
+    allowed = WITHIN[package]
+    assert {room.partition(".")[2] for room in found} == set(allowed)
+    for room, others in found.items():
+        upward = {one.partition(".")[2] for one in others} - allowed[room.partition(".")[2]]
+        assert not upward, f"{room} may not import {sorted(upward)}"
+    assert floors(found) is not None, "arrows run in a circle"
+
+
 def test_only_the_microphone_client_names_sounddevice() -> None:
     """PortAudio is not on servers."""
     users = {path.name for path in FILES if within("sounddevice", imports(path))}
@@ -71,7 +91,7 @@ def test_only_the_microphone_client_names_sounddevice() -> None:
 
 def test_the_protocol_needs_msgspec_alone() -> None:
     """A client installs without numpy and torch."""
-    files = ("protocol", "complaints")
+    files = ("protocol", "validation_errors")
     names = set[str]().union(*(imports(ROOT / "streaming" / f"{name}.py") for name in files))
     roots = {
         name.split(".")[0] for name in names if not within(name, {"streaming.validation_errors"})
@@ -90,17 +110,20 @@ def test_the_protocol_needs_msgspec_alone() -> None:
     }
 
 
-def test_cues_need_the_protocol_alone() -> None:
-    names = imports(ROOT / "streaming" / "cues.py")
+def test_subtitles_need_the_protocol_alone() -> None:
+    names = imports(ROOT / "streaming" / "subtitles.py")
     modules = {name for name in names if name.split(".")[0] not in sys.stdlib_module_names}
     assert all(within(name, {"streaming.protocol"}) for name in modules)
 
 
 def test_tests_are_flat_and_named_after_what_they_test() -> None:
-    """One test file for each source file, no folders, unique names."""
+    """One test file for each source file, unique names, and helpers apart."""
     sources = {path.stem for path in FILES if not path.stem.startswith("__")}
     assert len(sources) == len([p for p in FILES if not p.stem.startswith("__")])
     tests = {path.stem.removeprefix("test_") for path in (ROOT / "tests").glob("test_*.py")}
+    tests |= {name.removeprefix("bench_") for name in tests}
     assert sources <= tests, f"without a test file: {sorted(sources - tests)}"
     folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir()}
-    assert folders <= {"__pycache__"}
+    assert folders <= {"__pycache__", "benchmarks", "support"}
+    loose = {p.name for p in (ROOT / "tests").glob("*.py")} - {"conftest.py"}
+    assert all(name.startswith("test_") for name in loose), sorted(loose)

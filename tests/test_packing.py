@@ -103,7 +103,7 @@ def test_a_cut_vocabulary_has_indices_of_its_own() -> None:
     assert IGNORED in wanted
 
 
-def test_taps_are_selected_in_the_order_wanted() -> None:
+def test_aux_layers_are_selected_in_the_order_wanted() -> None:
     features = torch.arange(12.0).view(2, 6)  # [n, three blocks of two]
     assert select_aux_layers(features, (1, 4, 7), (1, 7)).tolist() == [[0, 1, 4, 5], [6, 7, 10, 11]]
 

@@ -40,7 +40,7 @@ def network(vocabulary: tuple[int, ...] | None = None) -> ParallelDrafter:
         (2, (0, 1)),
     ],
 )
-def test_taps_are_spread_as_in_the_paper(blocks: int, aux_layers: tuple[int, ...]) -> None:
+def test_aux_layers_are_spread_as_in_the_paper(blocks: int, aux_layers: tuple[int, ...]) -> None:
     assert spread_aux_layers(blocks) == aux_layers
 
 
@@ -170,7 +170,7 @@ def test_silence_behind_the_speech_is_not_heard() -> None:
 @pytest.mark.parametrize(
     ("samples", "states"), [(2, 50), (16_000, 50), (16_001, 100), (480_000, 1500)]
 )
-def test_spoken_states_are_whole_seconds(samples: int, states: int) -> None:
+def test_audio_states_are_whole_seconds(samples: int, states: int) -> None:
     assert audio_states(samples, 1500) == states
 
 

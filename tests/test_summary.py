@@ -68,7 +68,7 @@ def test_a_file_is_described_by_what_it_notes(tmp_path: Path) -> None:
     text = describe_file(path, read_metadata(path))
     for part in (
         "tiny, fingerprint abc",
-        "parallel, 2 layers from blocks 0, 1, 4 candidates, taps 0, 1, rotary positions, memories: history",
+        "parallel, 2 layers from blocks 0, 1, 4 candidates, aux layers 0, 1, rotary positions, memories: history",
         "2 tokens",
         "0.800 0.500 0.500 0.500",
         "0.3750, 2.5000: 3 held-out passages (1.10 h) of 2 speakers, 100 rounds",
@@ -96,7 +96,7 @@ def test_a_speech_draft_is_described_as_one(tmp_path: Path) -> None:
     drafter = tiny_speech_draft(block=4)
     save_network(path, drafter.network, target="abc", acceptance=drafter.acceptance)
     text = describe_file(path, read_metadata(path))
-    assert "Speech-Draft, one layer, 4 candidates, taps 0, 1\n" in text
+    assert "Speech-Draft, one layer, 4 candidates, aux layers 0, 1\n" in text
 
 
 def test_a_score_is_described() -> None:

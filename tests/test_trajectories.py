@@ -48,7 +48,7 @@ def test_validation_has_speakers_of_its_own(filled: Path, tmp_path: Path) -> Non
 def test_caches_must_go_together(filled: Path, tmp_path: Path) -> None:
     with pytest.raises(CacheError, match="is no cache"):
         TrajectorySplits([filled, tmp_path], RECIPE)
-    with pytest.raises(CacheError, match=r"lack the taps \[2\]: they have \(0, 1\)"):
+    with pytest.raises(CacheError, match=r"lack the aux layers \[2\]: they have \(0, 1\)"):
         TrajectorySplits([filled], replace(RECIPE, aux_layers=(0, 1, 2)))
     other = tmp_path / "facts.json"
     other.write_text((filled / "facts.json").read_text().replace(CHECKPOINT.fingerprint, "x"))

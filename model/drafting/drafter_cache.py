@@ -38,7 +38,7 @@ class Plan(Protocol):
 
 
 class DrafterCache:
-    """What drafters over slots share: taps, block, the head, keys and values for every slot.
+    """What drafters over slots share: aux layers, block, the head, keys and values for every slot.
 
     With the rest of `model.engine.phases.Drafter` it is one. bias: the token rules, [vocabulary].
     """

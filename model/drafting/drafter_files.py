@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import assert_never
+from typing import Any, assert_never
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -29,6 +29,7 @@ AUTO, NONE = "auto", "none"  # what a drafter may be called besides the name of 
 BUNDLED = Path(__file__).parent.with_name("drafters")
 
 _LEVELS = 127  # of int8, to either side
+_STORED_NAMES = {"aux_layers": "taps"}
 _SCALES = ".scales"  # behind the name of a matrix
 
 
@@ -88,7 +89,7 @@ def save_network(
     """
     facts = {
         "kind": kind(network),
-        "architecture": json.dumps(asdict(network.architecture)),
+        "architecture": json.dumps(stored_fields(network.architecture)),
         "target": target,
         "acceptance": json.dumps(list(acceptance)),
     }
@@ -97,6 +98,11 @@ def save_network(
     if unfit := sorted(name for name, fits in fit.items() if not fits):
         raise ValueError(f"weights that are not finite in float16: {', '.join(unfit)}")
     save_file(_stored(weights), path, metadata=dict(notes) | facts)
+
+
+def stored_fields(record: Any) -> dict[str, Any]:
+    """The fields of a dataclass as files name them: `aux_layers` are "taps" there."""
+    return {_STORED_NAMES.get(name, name): value for name, value in asdict(record).items()}
 
 
 def read_metadata(path: Path) -> dict[str, str]:
@@ -182,7 +188,7 @@ def _check(
     blocks, vocabulary = checkpoint.config.decoder_layers, checkpoint.config.vocab_size
     ids = architecture.vocabulary
     for name, numbers, most in (
-        ("taps", architecture.aux_layers, blocks),
+        ("aux_layers", architecture.aux_layers, blocks),
         ("vocabulary", (0,) if ids is None else ids, vocabulary),
     ):
         ascending = bool(numbers) and list(numbers) == sorted(set(numbers))

@@ -29,7 +29,7 @@ _ROPE_BASE = 10_000.0
 class Architecture:
     """What must be known to build a drafter before its weights are read.
 
-    layers: how many. block: candidates of a pass. taps: the target's decoder blocks whose outputs
+    layers: how many. block: candidates of a pass. aux layers: the target's decoder blocks whose outputs
     are the history, zero-based and ascending. vocabulary: ids that can be proposed, ascending;
     None for all. rope: text positions by rotation, else by the target's learned embeddings, as
     Whisper has them. history, audio: the two memories; the paper's ablations leave one out.
@@ -120,9 +120,9 @@ class ParallelDrafter(nn.Module):
         )
 
     def remember(self, features: Tensor, positions: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """History keys and values per layer, [rows, n, heads, head width], of the target's taps.
+        """History keys and values per layer, [rows, n, heads, head width], of the target's aux layers.
 
-        features: [rows, n, taps * width], concatenated; positions: [rows, n], absolute.
+        features: [rows, n, aux layers * width], concatenated; positions: [rows, n], absolute.
         """
         pairs = []
         by = self._angles(positions)
@@ -253,9 +253,9 @@ class SlotDrafter(DrafterCache):
 
 
 def entering(block: int, aux_layers: tuple[int, ...], width: int) -> Tensor:
-    """Of taps the state that enters the target's block `block`, where it is tapped, else their mean.
+    """Of aux layers the state that enters the target's block `block`, where it is tapped, else their mean.
 
-    As a linear map, [width, taps * width].
+    As a linear map, [width, aux layers * width].
     """
     shares = [float(tap == block - 1) for tap in aux_layers]
     if block - 1 not in aux_layers:
@@ -269,7 +269,7 @@ def from_target(
     """A fresh drafter whose layers begin as the target's decoder blocks `blocks`.
 
     Each layer's history begins as the state that enters its block, where that is tapped, else as
-    the mean of the taps; the masks as small noise.
+    the mean of the aux layers; the masks as small noise.
     """
     assert len(blocks) == architecture.layers
     network = ParallelDrafter(whisper.config, architecture)

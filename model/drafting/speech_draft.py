@@ -27,7 +27,7 @@ _EPSILON = 1e-5  # of the layer norm
 class SpeechArchitecture:
     """What must be known to build a Speech-Draft before its weights are read.
 
-    block: most candidates of a round. taps: the target's decoder blocks whose outputs are fused,
+    block: most candidates of a round. aux layers: the target's decoder blocks whose outputs are fused,
     zero-based and ascending; the paper takes a low, a middle and a high one. vocabulary: ids that
     can be proposed, ascending; None for all.
     """
@@ -52,7 +52,7 @@ class SpeechDraft(nn.Module):
     def enter(self, before: Tensor, embedded: Tensor) -> Tensor:
         """Entries [rows, n, width] at some positions.
 
-        before: [rows, n, width], at the position before each: the target's taps through `fuse`, or
+        before: [rows, n, width], at the position before each: the target's aux layers through `fuse`, or
         this network's own hidden state; zeros before the first position. embedded: [rows, n,
         width], embeddings of the tokens.
         """
@@ -160,7 +160,7 @@ def from_target(whisper: Whisper, architecture: SpeechArchitecture, block: int) 
     """A fresh Speech-Draft that begins as the target's decoder block `block`.
 
     The fused features begin as the state that enters that block, where it is tapped, else as the
-    mean of the taps; an entry as the sum of features and embedding.
+    mean of the aux layers; an entry as the sum of features and embedding.
     """
     network = SpeechDraft(whisper.config, architecture)
     network.layer.load_state_dict(whisper.decoder.layers[block].state_dict())

@@ -55,7 +55,7 @@ class Drafter(Protocol):
     def remember(self, features: Tensor, tokens: Tensor, positions: Tensor, first: int) -> None:
         """Take what a pass made of tokens [rows, n] at absolute positions [rows, n].
 
-        features: the taps, [rows, n, taps * width]. Some of the tokens may be rejected yet.
+        features: the aux layers, [rows, n, aux layers * width]. Some of the tokens may be rejected yet.
         """
         ...
 

@@ -115,7 +115,7 @@ def describe_file(path: Path, facts: Mapping[str, str]) -> str:
 
 
 def _architecture(kind: str, architecture: Mapping[str, Any], origin: str) -> str:
-    sizes = f"{architecture['block']} candidates, taps {_numbers(architecture['aux_layers'])}"
+    sizes = f"{architecture['block']} candidates, aux layers {_numbers(architecture['taps'])}"
     if kind == "speech":
         return f"Speech-Draft, one layer{origin}, {sizes}"
     memories = [name for name in ("history", "audio") if architecture[name]]

@@ -7,7 +7,6 @@ import json
 import logging
 import pickle
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from torch.utils.data import DataLoader
 from tqdm import tqdm
 
 from model.checkpoints.load import Checkpoint
-from model.drafting.drafter_files import save_network
+from model.drafting.drafter_files import save_network, stored_fields
 from model.training.data import cache
 from model.training.data.cache import CacheError
 from model.training.data.files import replace_text, replacing
@@ -81,7 +80,7 @@ class Trainer:
     def _belong(self, caches: Sequence[Path]) -> None:
         """Raises CacheError where the directory holds a run of other things than these."""
         told = {
-            "recipe": asdict(self._recipe),
+            "recipe": stored_fields(self._recipe),
             "target": self._checkpoint.fingerprint,
             "passages": [cache.read_metadata(directory).listing for directory in caches],
         }
@@ -207,7 +206,7 @@ class Trainer:
                 self._student.network,
                 target=self._checkpoint.fingerprint,
                 acceptance=now.acceptance(self._student.network.architecture.block),
-                notes={"recipe": json.dumps(asdict(self._recipe)), "step": str(self._done)},
+                notes={"recipe": json.dumps(stored_fields(self._recipe)), "step": str(self._done)},
             )
 
     def _save(self, optimizer: Any) -> None:

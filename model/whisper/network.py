@@ -241,7 +241,7 @@ class Decoder(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """One pass over `n` new tokens a row → normalised hidden states [rows, n, width].
 
-        Second, where `taps` names blocks: the residual streams behind them, [rows, n, taps * width].
+        Second, where `aux layers` names blocks: the residual streams behind them, [rows, n, aux layers * width].
 
         tokens: [rows, n] int64. lengths: [rows] int64, cached positions before the first of them;
         their own keys and values are written behind those. states: [rows] int64, valid encoder

@@ -40,7 +40,7 @@ HEAD = """# What makes a drafter good
 
 One change at a time, with the same seed and the same audio; by `python -m tests.benchmarks.bench_drafters`. Drafters learn from
 4 passages with 16 anchors a step. They tap the blocks in front of those that their layers begin as, beside five that
-are spread over the decoder (a Speech-Draft three alone), so that other layers may mean other taps, too.
+are spread over the decoder (a Speech-Draft three alone), so that other layers may mean other aux layers, too.
 
 τ: tokens a round, on at most 64 passages of speakers held out from training, the same ones for every variant; on
 LibriSpeech test-other; and on a spread of other English test recordings. It counts the rounds after the prefill.
@@ -83,7 +83,7 @@ Results = dict[str, dict[str, Facts]]  # by model, then by variant
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What is measured on. taps: the blocks that its features are of."""
+    """What is measured on. aux layers: the blocks that its features are of."""
 
     entries: Sequence[Entry]
     aux_layers: tuple[int, ...]

@@ -1,19 +1,20 @@
 """Trajectories on disk: a directory of safetensors shards, each whole or absent.
 
-A cache belongs to one target, one list of passages and one choice of taps, which its facts.json
+A cache belongs to one target, one list of passages and one choice of aux layers, which its facts.json
 names. An interrupt in mid-write leaves nothing that could be taken for a shard.
 """
 
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from model.drafting.drafter_files import stored_fields
 from model.training.data.corpus import Passage
 from model.training.data.files import replace_text, replacing
 from model.training.data.teacher import Trajectory
@@ -29,7 +30,7 @@ class CacheError(Exception):
 class Facts:
     """What a cache was made from.
 
-    target: fingerprint of the checkpoint; model: its name. taps: decoder blocks, zero-based.
+    target: fingerprint of the checkpoint; model: its name. aux layers: decoder blocks, zero-based.
     listing: the passages (`corpus.listing`). passages: how many those are. perturb: the seed of
     their random speeds and levels, where those were changed.
     """
@@ -67,11 +68,13 @@ def create(directory: Path, facts: Facts) -> None:
         if known != facts:
             raise CacheError(
                 f"{directory} was made from something else (model {known.model}, {known.passages} "
-                f"passages, taps {list(known.aux_layers)}): name another directory, or delete it"
+                f"passages, aux layers {list(known.aux_layers)}): name another directory, or delete it"
             )
         return
     try:
-        replace_text(path, json.dumps({k: v for k, v in asdict(facts).items() if v is not None}))
+        replace_text(
+            path, json.dumps({k: v for k, v in stored_fields(facts).items() if v is not None})
+        )
     except FileNotFoundError:
         # Another process of the same run was quicker to rename what both had written.
         if not path.exists():
@@ -82,7 +85,7 @@ def read_metadata(directory: Path) -> Facts:
     """What the cache was made from. Raises CacheError."""
     try:
         raw = json.loads((directory / "facts.json").read_text(encoding="utf-8"))
-        facts = Facts(**{**raw, "taps": tuple(raw["taps"])})
+        facts = Facts(aux_layers=tuple(raw.pop("taps")), **raw)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise CacheError(f"{directory} is no cache of trajectories: {error}") from None
     if facts.format != _FORMAT:
@@ -130,7 +133,7 @@ def entries(directory: Path) -> Iterator[Entry]:
     """Every trajectory in the shards that there are. Raises CacheError for a broken shard."""
     for path in _shards(directory):
         for index, row in enumerate(json.loads(_metadata(path)["rows"])):
-            yield Entry(shard=path, index=index, **row)
+            yield Entry(shard=path, index=index, prompt_len=row.pop("opening"), **row)
 
 
 def note_left_out(directory: Path, counts: Counter[str]) -> None:

@@ -38,7 +38,7 @@ def distil(
 ) -> Counter[str]:
     """Decode what the cache in `directory` still lacks; how many were left out so far, by reason.
 
-    taps: decoder blocks whose outputs are kept; by default all. seed: perturbs the passages' speed
+    aux layers: decoder blocks whose outputs are kept; by default all. seed: perturbs the passages' speed
     and level (`corpus.perturb`). share: (which, of how many) processes at work on the same cache.
     Raises CacheError for a directory made from something else, ModelError for a language that the
     target does not know, OSError when the disk is full: run again to go on.

@@ -20,7 +20,7 @@ IGNORED = -1  # a label that does not count
 class Batch:
     """Packed anchor blocks (Whisper-Flash 3.3, A.3); rows are utterances.
 
-    features: float32 [rows, n, taps * width]; states: float32 [rows, m, width], of which
+    features: float32 [rows, n, aux layers * width]; states: float32 [rows, m, width], of which
     `audible` [rows, m] counts. anchors: int64 [rows, a], token ids; places: [rows, a], positions.
     past: bool [rows, a, n]: history strictly before the anchor. labels: int64 [rows, a, block],
     what follows each anchor, as indices into the draft vocabulary, or `IGNORED`. tokens: int64
@@ -77,7 +77,7 @@ def pack(
 ) -> Batch:
     """Put utterances side by side; rows with fewer anchors than others are filled up, uncounted.
 
-    kept: blocks that the trajectories' features are of; wanted: those that the drafter taps.
+    kept: blocks that the trajectories' features are of; wanted: those that the drafter reads.
     lookup: see `lookup_of`.
     """
     most = max(map(len, anchors))

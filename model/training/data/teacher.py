@@ -31,7 +31,7 @@ class Trajectory:
 
     tokens: [n] int64, the opening and what was emitted, the end of transcript included.
     opening: how many of them stand before the transcript. states: float16 [spoken, width], of the
-    encoder, over `spoken_states`. features: float16 [n - 1, taps * width], the residual streams
+    encoder, over `audio_states`. features: float16 [n - 1, aux layers * width], the residual streams
     behind the tapped blocks at every token but the last. finished: whether it ended by itself.
     """
 

@@ -34,10 +34,10 @@ class TrajectorySplits:
     def __init__(self, directories: Sequence[Path], recipe: Recipe) -> None:
         facts = [cache.read_metadata(directory) for directory in directories]
         if len({(f.target, f.aux_layers) for f in facts}) != 1:
-            raise CacheError("the caches are of different targets or taps: name those of one")
+            raise CacheError("the caches are of different targets or aux layers: name those of one")
         if missing := set(recipe.aux_layers) - set(facts[0].aux_layers):
             raise CacheError(
-                f"the caches lack the taps {sorted(missing)}: they have {facts[0].aux_layers}"
+                f"the caches lack the aux layers {sorted(missing)}: they have {facts[0].aux_layers}"
             )
         self.facts: Facts = facts[0]
         first, *others = (_whole(directory) for directory in directories)
