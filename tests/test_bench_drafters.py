@@ -7,7 +7,7 @@ import pytest
 from model.training.data import cache
 from model.training.students import fresh
 from tests.benchmarks.bench_drafters import (
-    Facts,
+    CacheMetadata,
     Heard,
     examine,
     held_out,
@@ -18,7 +18,7 @@ from tests.benchmarks.bench_drafters import (
 from tests.support.lessons import CHECKPOINT, RECIPE, fill, passages
 
 SHARES = {"rounds": 4, "tokens": 10, "tau": 2.5, "alpha": 0.375, "acceptance": [0.75, 1.0, 0.0]}
-FACTS: Facts = {
+FACTS: CacheMetadata = {
     "recipe": {"steps": 40},
     "hours": 1.5,
     "seconds": 90,

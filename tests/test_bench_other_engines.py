@@ -39,9 +39,9 @@ def ours() -> list[tuple[int, ...]]:
 @pytest.mark.parametrize("batch", [1, 5])
 def test_transformers_says_what_the_engine_says(batch: int) -> None:
     """Alone and in a batch, the end of transcript included: the same opening, rules and budget."""
-    rival = Transformers("transformers", CHECKPOINT, "en")
+    other = Transformers("transformers", CHECKPOINT, "en")
     units = [CLIPS[at : at + batch] for at in range(0, len(CLIPS), batch)]
-    transcriptions = [transcription for unit in units for transcription in rival.read(unit)]
+    transcriptions = [transcription for unit in units for transcription in other.read(unit)]
     assert [transcription.tokens for transcription in transcriptions] == ours()
     eot = CHECKPOINT.tokens.eot
     assert [r.text_tokens for r in transcriptions] == [
@@ -57,8 +57,8 @@ def test_transformers_takes_sdpa() -> None:
 
 
 def test_an_assistant_of_the_same_weights_changes_no_text() -> None:
-    rival = Transformers("assisted", CHECKPOINT, "en", assistant=CHECKPOINT)
-    assert rival.read(CLIPS[:1])[0].tokens == ours()[0]
+    other = Transformers("assisted", CHECKPOINT, "en", assistant=CHECKPOINT)
+    assert other.read(CLIPS[:1])[0].tokens == ours()[0]
 
 
 def test_why_there_is_no_assistant(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,11 +146,11 @@ def test_faster_whisper_gets_every_sample_of_every_clip(
     vars(fake).update(WhisperModel=Model, BatchedInferencePipeline=Pipeline)
     fake.__spec__ = importlib.util.spec_from_loader("faster_whisper", loader=None)
     monkeypatch.setitem(sys.modules, "faster_whisper", fake)
-    rival = FasterWhisper("faster-whisper-int8", tmp_path, "int8", "en", "cpu", 1)
-    transcriptions = rival.read(CLIPS)
+    other = FasterWhisper("faster-whisper-int8", tmp_path, "int8", "en", "cpu", 1)
+    transcriptions = other.read(CLIPS)
     assert [transcription.text for transcription in transcriptions] == list("01234")
     assert all(np.array_equal(got, clip.audio) for got, clip in zip(cut, CLIPS, strict=True))
-    (alone,) = rival.read(CLIPS[:1])
+    (alone,) = other.read(CLIPS[:1])
     assert (alone.text, alone.tokens, alone.text_tokens) == ("one", (1, 2), 2)
 
 
@@ -169,8 +169,8 @@ def test_faster_whisper_hears_what_the_engine_hears(tmp_path: Path) -> None:
     wanted = [transcription.text for transcription in greedy(engine_under_test, "en").read(clips)]
     for compute in ("float32", "int8"):
         directory = ctranslate2_directory(checkpoint, tmp_path)
-        rival = FasterWhisper(f"faster-whisper-{compute}", directory, compute, "en", "cpu", 2)
-        alone = [rival.read([clip])[0].text for clip in clips]
-        together = [transcription.text for transcription in rival.read(clips)]
+        other = FasterWhisper(f"faster-whisper-{compute}", directory, compute, "en", "cpu", 2)
+        alone = [other.read([clip])[0].text for clip in clips]
+        together = [transcription.text for transcription in other.read(clips)]
         for texts in (alone, together):
             assert word_errors(wanted, texts)["wer_percent"] < 15

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from model.training.data import cache
-from model.training.data.cache import CacheError, Facts
+from model.training.data.cache import CacheError, CacheMetadata
 from model.training.data.distil import teach
 from tests.support.lessons import AUX_LAYERS, CHECKPOINT, fill, passages, teacher
 
-FACTS = Facts(CHECKPOINT.fingerprint, "tiny", AUX_LAYERS, "en", "a list", 3)
+FACTS = CacheMetadata(CHECKPOINT.fingerprint, "tiny", AUX_LAYERS, "en", "a list", 3)
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         replace(FACTS, perturb=0),
     ],
 )
-def test_a_cache_of_something_else_is_refused(tmp_path: Path, other: Facts) -> None:
+def test_a_cache_of_something_else_is_refused(tmp_path: Path, other: CacheMetadata) -> None:
     cache.create(tmp_path, FACTS)
     cache.create(tmp_path, FACTS)
     with pytest.raises(CacheError, match=r"made from something else \(model tiny, 3 passages"):

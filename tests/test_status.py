@@ -95,12 +95,12 @@ def test_another_service_is_no_daemon(capsys: pytest.CaptureFixture[str]) -> Non
 
         async def ask() -> int:
             work = asyncio.to_thread(status.run, arguments(f"ws://127.0.0.1:{port}"))
-            asking = asyncio.create_task(work)
+            request = asyncio.create_task(work)
             connection, _ = await asyncio.to_thread(server.accept)
             with connection:
                 connection.recv(9999)
                 connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]")
-                return await asking
+                return await request
 
         assert asyncio.run(ask()) == 2
     assert "no captiond" in capsys.readouterr().err

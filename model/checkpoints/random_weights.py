@@ -97,7 +97,7 @@ def _tokens(vocabulary: int) -> TokenTable:
     Of a vocabulary too small for them the last ones are special.
     """
     first = _first_special(vocabulary)
-    eot, sot, english, translate, transcribe, previous, silence, plain = range(first, first + 8)
+    eot, sot, english, translate, transcribe, sot_previous, silence, plain = range(first, first + 8)
     tokenizer = Tokenizer(models.BPE(vocab={}, merges=[]))
     tokenizer.decoder = decoders.ByteLevel()
     return TokenTable(
@@ -105,7 +105,7 @@ def _tokens(vocabulary: int) -> TokenTable:
         vocabulary=vocabulary,
         sot=sot,
         eot=eot,
-        sot_previous=previous,
+        sot_previous=sot_previous,
         no_speech=silence,
         no_timestamps=plain,
         translate=translate,

@@ -87,7 +87,7 @@ def save_network(
     that a drafter's acceptance shows; all else in float16. Raises ValueError for weights that
     float16 cannot hold.
     """
-    facts = {
+    metadata = {
         "kind": kind(network),
         "architecture": json.dumps(stored_fields(network.architecture)),
         "target": target,
@@ -97,7 +97,7 @@ def save_network(
     fit = {name: bool(weight.half().isfinite().all()) for name, weight in weights.items()}
     if unfit := sorted(name for name, fits in fit.items() if not fits):
         raise ValueError(f"weights that are not finite in float16: {', '.join(unfit)}")
-    save_file(_stored(weights), path, metadata=dict(notes) | facts)
+    save_file(_stored(weights), path, metadata=dict(notes) | metadata)
 
 
 def stored_fields(record: Any) -> dict[str, Any]:
@@ -110,27 +110,27 @@ def read_metadata(path: Path) -> dict[str, str]:
     try:
         with safe_open(path, framework="pt") as file:
             # The first files tell no kind: there was but one.
-            facts = {"kind": "parallel"} | dict(file.metadata() or {})
+            metadata = {"kind": "parallel"} | dict(file.metadata() or {})
     except (OSError, SafetensorError) as error:
         raise ModelError(
             f"{path} cannot be read as a drafter, a .safetensors file that `captiond train` made: {error}"
         ) from None
-    if missing := sorted({"architecture", "target", "acceptance"} - facts.keys()):
+    if missing := sorted({"architecture", "target", "acceptance"} - metadata.keys()):
         raise ModelError(f"{path} is no drafter: its metadata lack {', '.join(missing)}")
-    return facts
+    return metadata
 
 
 def load_drafter(path: Path, checkpoint: Checkpoint) -> Trained:
     """Read a drafter for `checkpoint`, in float32. Raises ModelError, also for another target's."""
-    facts = read_metadata(path)
-    if facts["target"] != checkpoint.fingerprint:
+    metadata = read_metadata(path)
+    if metadata["target"] != checkpoint.fingerprint:
         raise ModelError(
             f"{path} was made for another target than {checkpoint.name} "
             f"({checkpoint.source}): train one for it, or serve without"
         )
     try:
-        architecture = _architecture(facts)
-        acceptance = tuple(float(share) for share in json.loads(facts["acceptance"]))
+        architecture = _architecture(metadata)
+        acceptance = tuple(float(share) for share in json.loads(metadata["acceptance"]))
         _check(architecture, acceptance, checkpoint)
         network = _network(architecture, checkpoint)
         network.load_state_dict(_restored(load_file(path)))
@@ -182,7 +182,7 @@ def _restored(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def _check(
     architecture: NetworkArchitecture, acceptance: tuple[float, ...], checkpoint: Checkpoint
 ) -> None:
-    """Raises ValueError for facts that contradict each other or the target."""
+    """Raises ValueError for metadata that contradict each other or the target."""
     if architecture.block < 1 or len(acceptance) != architecture.block:
         raise ValueError(f"{len(acceptance)} shares for a block of {architecture.block}")
     blocks, vocabulary = checkpoint.config.decoder_layers, checkpoint.config.vocab_size
@@ -196,11 +196,11 @@ def _check(
             raise ValueError(f"{name} must be ascending numbers below {most}")
 
 
-def _architecture(facts: Mapping[str, str]) -> NetworkArchitecture:
-    told = json.loads(facts["architecture"])
+def _architecture(metadata: Mapping[str, str]) -> NetworkArchitecture:
+    told = json.loads(metadata["architecture"])
     block, aux_layers, ids = int(told["block"]), tuple(told["taps"]), told["vocabulary"]
     vocabulary = None if ids is None else tuple(ids)
-    match facts["kind"]:
+    match metadata["kind"]:
         case "parallel":
             return Architecture(
                 layers=int(told["layers"]),

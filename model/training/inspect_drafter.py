@@ -43,23 +43,23 @@ def run(args: argparse.Namespace) -> int:
     from model.training.data.corpus import CorpusError  # noqa: PLC0415
 
     try:
-        facts = read_metadata(args.file)
+        metadata = read_metadata(args.file)
         if args.action == "inspect":
-            sys.stdout.write(f"{_describe(args.file, facts)}\n")
+            sys.stdout.write(f"{_describe(args.file, metadata)}\n")
         else:
-            sys.stdout.write(f"{_evaluate(args, args.model or facts.get('model', 'base'))}\n")
+            sys.stdout.write(f"{_evaluate(args, args.model or metadata.get('model', 'base'))}\n")
     except (CorpusError, ModelError, OSError) as error:
         sys.stderr.write(f"captiond drafter: {error}\n")
         return 1
     return 0
 
 
-def _describe(path: Path, facts: Mapping[str, str]) -> str:
+def _describe(path: Path, metadata: Mapping[str, str]) -> str:
     from model.checkpoints.load import ModelError  # noqa: PLC0415
     from model.training.summary import describe_file  # noqa: PLC0415
 
     try:
-        return describe_file(path, facts)
+        return describe_file(path, metadata)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ModelError(
             f"{path} is not what it says: its metadata cannot be read ({error!r})"

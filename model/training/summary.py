@@ -76,41 +76,41 @@ def describe_score(score: Score, positions: int) -> str:
     )
 
 
-def describe_file(path: Path, facts: Mapping[str, str]) -> str:
+def describe_file(path: Path, metadata: Mapping[str, str]) -> str:
     """All that a network's metadata say, a line each. What was not noted is left out.
 
     Raises KeyError, TypeError, ValueError or AttributeError for metadata that nobody here wrote.
     """
-    architecture = json.loads(facts["architecture"])
+    architecture = json.loads(metadata["architecture"])
     vocabulary = architecture["vocabulary"]
-    recipe = json.loads(facts.get("recipe", "{}"))
+    recipe = json.loads(metadata.get("recipe", "{}"))
     origin = f" from blocks {_numbers(recipe['layers'])}" if "layers" in recipe else ""
     lines = {
         "file": f"{path}, {path.stat().st_size / 1e6:.1f} MB",
-        "target": f"{facts.get('model', 'not named')}, fingerprint {facts['target']}",
-        "architecture": _architecture(facts["kind"], architecture, origin),
+        "target": f"{metadata.get('model', 'not named')}, fingerprint {metadata['target']}",
+        "architecture": _architecture(metadata["kind"], architecture, origin),
         "vocabulary": "the target's" if vocabulary is None else f"{len(vocabulary):,} tokens",
-        "acceptance": f"{_shares_of(json.loads(facts['acceptance']))} (each given those before)",
+        "acceptance": f"{_shares_of(json.loads(metadata['acceptance']))} (each given those before)",
     }
-    if "tau" in facts:
-        measured = json.loads(facts["measured_on"])
+    if "tau" in metadata:
+        measured = json.loads(metadata["measured_on"])
         lines["α, τ"] = (
-            f"{facts['alpha']}, {facts['tau']}: {measured['passages']:,} held-out passages "
+            f"{metadata['alpha']}, {metadata['tau']}: {measured['passages']:,} held-out passages "
             f"({measured['hours']:.2f} h) of {measured['speakers']} speakers, "
             f"{measured['rounds']:,} rounds"
         )
-    if "step" in facts:
-        lines["trained"] = f"{facts['step']} steps"
-    for number, part in enumerate(json.loads(facts.get("data", "[]"))):
+    if "step" in metadata:
+        lines["trained"] = f"{metadata['step']} steps"
+    for number, part in enumerate(json.loads(metadata.get("data", "[]"))):
         lines["data" if not number else " " * number] = (
             f"{part['source']}: {part['hours']:.2f} h, {part['passages']:,} passages "
             f"({part['licence']})"
         )
-    if excluded := json.loads(facts.get("excluded", "{}")):
+    if excluded := json.loads(metadata.get("excluded", "{}")):
         lines["left out"] = ", ".join(f"{count:,} {reason}" for reason, count in excluded.items())
     for key, name in (("data_licences", "licences"), ("command", "command")):
-        if key in facts:
-            lines[name] = facts[key]
+        if key in metadata:
+            lines[name] = metadata[key]
     return _lines(lines)
 
 
@@ -126,8 +126,8 @@ def _architecture(kind: str, architecture: Mapping[str, Any], origin: str) -> st
     )
 
 
-def _lines(facts: Mapping[str, str]) -> str:
-    return "\n".join(f"{name.strip():{_WIDTH}}{text}" for name, text in facts.items())
+def _lines(metadata: Mapping[str, str]) -> str:
+    return "\n".join(f"{name.strip():{_WIDTH}}{text}" for name, text in metadata.items())
 
 
 def _numbers(numbers: Iterable[int]) -> str:

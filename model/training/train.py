@@ -254,7 +254,7 @@ def _finish(
     network, noted = load_drafter(best, checkpoint).network, read_metadata(best)
     splits = trainer.splits
     trajectories = (cache.read(entry) for entry in splits.held_out)
-    score = judge(checkpoint, network, trajectories, kept=splits.facts.aux_layers, device=device)
+    score = judge(checkpoint, network, trajectories, kept=splits.metadata.aux_layers, device=device)
     excluded = sum((cache.excluded(directory) for directory in caches), Counter[str]())
     path = args.out / f"{checkpoint.name.rpartition('/')[2]}.safetensors"
     notes = {"recipe": noted["recipe"], "step": noted["step"], "model": checkpoint.name}

@@ -52,9 +52,9 @@ class Trainer:
     ) -> None:
         self._checkpoint, self._recipe, self._directory = checkpoint, recipe, directory
         self.splits = TrajectorySplits(caches, recipe)
-        if self.splits.facts.target != checkpoint.fingerprint:
+        if self.splits.metadata.target != checkpoint.fingerprint:
             raise CacheError(
-                f"the caches were made for {self.splits.facts.model}, not for {checkpoint.name}"
+                f"the caches were made for {self.splits.metadata.model}, not for {checkpoint.name}"
             )
         directory.mkdir(parents=True, exist_ok=True)
         self._belong(caches)
@@ -177,7 +177,7 @@ class Trainer:
             return score(
                 self._student,
                 map(cache.read, self.splits.validation),
-                kept=self.splits.facts.aux_layers,
+                kept=self.splits.metadata.aux_layers,
                 lookup=self._lookup,
                 device=self._device,
             )
@@ -185,12 +185,12 @@ class Trainer:
     def _validate(self) -> Score:
         """Note what the validation audio says; keep the network if it is the best so far."""
         now = self._score()
-        facts = {"step": self._done, "tau": now.tau, "alpha": now.alpha}
+        figures = {"step": self._done, "tau": now.tau, "alpha": now.alpha}
         if self._counted:
-            facts["loss"] = float(self._losses) / self._counted
+            figures["loss"] = float(self._losses) / self._counted
         self._losses.zero_()
         self._counted = 0
-        self._history.append(facts)
+        self._history.append(figures)
         if self._accelerator.is_main_process:
             replace_text(self._directory / "curve.json", json.dumps(self._history, indent=1))
             logger.info("step %d: tau %.3f, alpha %.3f", self._done, now.tau, now.alpha)

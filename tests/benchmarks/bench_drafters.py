@@ -77,8 +77,8 @@ OTHERS = 7  # of the other recordings one in so many
 HELD_OUT = 64  # passages
 CPU = torch.device("cpu")
 
-Facts = dict[str, Any]  # of a variant
-Results = dict[str, dict[str, Facts]]  # by model, then by variant
+CacheMetadata = dict[str, Any]  # of a variant
+Results = dict[str, dict[str, CacheMetadata]]  # by model, then by variant
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ def held_out(real: Path, recipe: Recipe) -> Heard:
     return Heard(splits.validation, splits.facts.aux_layers)
 
 
-def facts_of(score: Score) -> Facts:
+def facts_of(score: Score) -> CacheMetadata:
     """Figures of one walk."""
     return {
         "rounds": score.rounds,
@@ -166,7 +166,7 @@ def facts_of(score: Score) -> Facts:
     }
 
 
-def measure(checkpoint: Checkpoint, file: Path, audio: dict[str, Heard]) -> Facts:
+def measure(checkpoint: Checkpoint, file: Path, audio: dict[str, Heard]) -> CacheMetadata:
     """A trained network on every set."""
     network = load_drafter(file, checkpoint).network
     return {
@@ -189,8 +189,8 @@ def examine(
     caches: Sequence[Path],
     folder: Path,
     audio: dict[str, Heard],
-    known: Facts,
-) -> Facts:
+    known: CacheMetadata,
+) -> CacheMetadata:
     """Train a variant, or go on with it, and measure it. known: what an earlier run found out."""
     whole = not (folder / "checkpoint.pt").exists()
     trainer = Trainer(checkpoint, caches, recipe, folder)
@@ -258,7 +258,7 @@ def page(results: Results) -> str:
     return "\n".join(lines) + "\n" + READER
 
 
-def _row(name: str, facts: Facts) -> str:
+def _row(name: str, facts: CacheMetadata) -> str:
     hard = facts["test-other"]
     shares = " ".join(f"{share:.2f}".removeprefix("0") for share in hard["acceptance"])
     minutes = "–" if facts["seconds"] is None else f"{facts['seconds'] / 60:.1f}"  # noqa: RUF001

@@ -8,7 +8,7 @@ import soundfile
 import torch
 from numpy.typing import NDArray
 
-from model.training.data.cache import Facts, create, shard_path, write_shard
+from model.training.data.cache import CacheMetadata, create, shard_path, write_shard
 from model.training.data.corpus import Passage, Recording, listing
 from model.training.data.distil import teach
 from model.training.data.teacher import Teacher
@@ -69,7 +69,7 @@ def teacher() -> Teacher:
 
 def fill(directory: Path, taught: list[Passage]) -> Path:
     """A cache of one shard, as `distil` makes it."""
-    facts = Facts(CHECKPOINT.fingerprint, "tiny", AUX_LAYERS, "en", listing(taught), len(taught))
+    facts = CacheMetadata(CHECKPOINT.fingerprint, "tiny", AUX_LAYERS, "en", listing(taught), len(taught))
     create(directory, facts)
     write_shard(shard_path(directory, 0), *teach(teacher(), taught, "en"))
     return directory

@@ -27,7 +27,7 @@ class CacheError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class CacheMetadata:
     """What a cache was made from.
 
     target: fingerprint of the checkpoint; model: its name. aux layers: decoder blocks, zero-based.
@@ -59,13 +59,13 @@ class Entry:
     prompt_len: int
 
 
-def create(directory: Path, facts: Facts) -> None:
+def create(directory: Path, metadata: CacheMetadata) -> None:
     """Make a cache's directory, or go on with one made from the same. Raises CacheError."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / "facts.json"
     if path.exists():
         known = read_metadata(directory)
-        if known != facts:
+        if known != metadata:
             raise CacheError(
                 f"{directory} was made from something else (model {known.model}, {known.passages} "
                 f"passages, aux layers {list(known.aux_layers)}): name another directory, or delete it"
@@ -73,7 +73,7 @@ def create(directory: Path, facts: Facts) -> None:
         return
     try:
         replace_text(
-            path, json.dumps({k: v for k, v in stored_fields(facts).items() if v is not None})
+            path, json.dumps({k: v for k, v in stored_fields(metadata).items() if v is not None})
         )
     except FileNotFoundError:
         # Another process of the same run was quicker to rename what both had written.
@@ -81,16 +81,16 @@ def create(directory: Path, facts: Facts) -> None:
             raise
 
 
-def read_metadata(directory: Path) -> Facts:
+def read_metadata(directory: Path) -> CacheMetadata:
     """What the cache was made from. Raises CacheError."""
     try:
         raw = json.loads((directory / "facts.json").read_text(encoding="utf-8"))
-        facts = Facts(aux_layers=tuple(raw.pop("taps")), **raw)
+        metadata = CacheMetadata(aux_layers=tuple(raw.pop("taps")), **raw)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise CacheError(f"{directory} is no cache of trajectories: {error}") from None
-    if facts.format != _FORMAT:
-        raise CacheError(f"{directory} has format {facts.format}, not {_FORMAT}: make it anew")
-    return facts
+    if metadata.format != _FORMAT:
+        raise CacheError(f"{directory} has format {metadata.format}, not {_FORMAT}: make it anew")
+    return metadata
 
 
 def shard_path(directory: Path, number: int) -> Path:

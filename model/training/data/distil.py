@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from model.checkpoints.load import Checkpoint
 from model.training.data import cache
-from model.training.data.cache import Facts
+from model.training.data.cache import CacheMetadata
 from model.training.data.corpus import CorpusError, Passage, listing, perturb
 from model.training.data.teacher import Teacher, Trajectory, check_language
 
@@ -47,7 +47,7 @@ def distil(
     aux_layers = (
         tuple(range(checkpoint.config.decoder_layers)) if aux_layers is None else aux_layers
     )
-    facts = Facts(
+    metadata = CacheMetadata(
         target=checkpoint.fingerprint,
         model=checkpoint.name,
         aux_layers=aux_layers,
@@ -56,7 +56,7 @@ def distil(
         passages=len(passages),
         perturb=seed,
     )
-    cache.create(directory, facts)
+    cache.create(directory, metadata)
     encoder_len = passages if seed is None else perturb(passages, seed)
     numbers = range(share[0], -(-len(encoder_len) // SHARD), share[1])
     missing = [n for n in numbers if not cache.shard_path(directory, n).exists()]

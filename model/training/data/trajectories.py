@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from model.training.data import cache
-from model.training.data.cache import CacheError, Entry, Facts
+from model.training.data.cache import CacheError, Entry, CacheMetadata
 from model.training.data.packing import Batch, draw_anchors, pack
 from model.training.data.teacher import Trajectory
 from model.training.recipe import Recipe
@@ -27,19 +27,19 @@ _LONGEST_SPAN = 12  # states: a quarter of a second
 class TrajectorySplits:
     """Trajectories of caches of one target. Raises CacheError where they do not go together.
 
-    facts: of the first cache. held_out: what its speakers for validation say; those speak in no
+    metadata: of the first cache. held_out: what its speakers for validation say; those speak in no
     training, whichever cache it comes from. validation: a spread of that, of bounded size.
     """
 
     def __init__(self, directories: Sequence[Path], recipe: Recipe) -> None:
-        facts = [cache.read_metadata(directory) for directory in directories]
-        if len({(f.target, f.aux_layers) for f in facts}) != 1:
+        metadata = [cache.read_metadata(directory) for directory in directories]
+        if len({(f.target, f.aux_layers) for f in metadata}) != 1:
             raise CacheError("the caches are of different targets or aux layers: name those of one")
-        if missing := set(recipe.aux_layers) - set(facts[0].aux_layers):
+        if missing := set(recipe.aux_layers) - set(metadata[0].aux_layers):
             raise CacheError(
-                f"the caches lack the aux layers {sorted(missing)}: they have {facts[0].aux_layers}"
+                f"the caches lack the aux layers {sorted(missing)}: they have {metadata[0].aux_layers}"
             )
-        self.facts: Facts = facts[0]
+        self.metadata: CacheMetadata = metadata[0]
         first, *others = (_whole(directory) for directory in directories)
         kept = _held_out({_speaker(entry) for entry in first}, recipe.held_out)
         self.held_out = [entry for entry in first if _speaker(entry) in kept]
@@ -139,7 +139,7 @@ class Steps(Dataset[Batch]):
         return pack(
             taught,
             [draw_anchors(trajectory, recipe.anchors, source) for trajectory in taught],
-            kept=self._splits.facts.aux_layers,
+            kept=self._splits.metadata.aux_layers,
             wanted=recipe.aux_layers,
             block=recipe.block,
             lookup=self._lookup,
