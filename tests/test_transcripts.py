@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daemon.config import ConfigError
-from daemon.sessions.transcripts import Transcript, Transcripts, complete_subtitles
+from daemon.sessions.transcripts import Transcript, Transcripts, cut_incomplete_piece
 from streaming.protocol import Start
 from tests.support.fakes import PATIENCE, ScriptedEngine
 from tests.support.standin import closed, final
@@ -254,9 +254,9 @@ def test_what_a_crash_left_of_a_piece_is_cut_off(
     path = tmp_path_factory.mktemp("crash") / "x.jsonl"
     whole = "".join(json.dumps(piece) + "\n" for piece in pieces).encode()
     path.write_bytes(whole + json.dumps(torn).encode())
-    complete_subtitles(path)
+    cut_incomplete_piece(path)
     assert path.read_bytes() == whole
-    complete_subtitles(path)
+    cut_incomplete_piece(path)
     assert path.read_bytes() == whole
 
 

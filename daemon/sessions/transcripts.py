@@ -54,7 +54,7 @@ class Transcripts:
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o750)
             for path in self._files():
-                complete_subtitles(path)
+                cut_incomplete_piece(path)
             probe = self.folder / ".captiond"
             probe.touch()
             probe.unlink()
@@ -250,7 +250,7 @@ class _File:
         self.path.unlink()
 
 
-def complete_subtitles(path: Path) -> None:
+def cut_incomplete_piece(path: Path) -> None:
     """Cut off what a crash left of a piece. Raises OSError."""
     end = PIECE_END[path.suffix]
     with path.open("r+b") as file:
