@@ -28,7 +28,7 @@ SLOW = {
     "test_quantised",
     "test_runner",
     "test_serve",
-    "test_synthesis",
+    "test_generate",
     "test_train",
     "test_trainer",
     "test_units",

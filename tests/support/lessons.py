@@ -69,7 +69,9 @@ def teacher() -> Teacher:
 
 def fill(directory: Path, taught: list[Passage]) -> Path:
     """A cache of one shard, as `distil` makes it."""
-    facts = CacheMetadata(CHECKPOINT.fingerprint, "tiny", AUX_LAYERS, "en", listing(taught), len(taught))
+    facts = CacheMetadata(
+        CHECKPOINT.fingerprint, "tiny", AUX_LAYERS, "en", listing(taught), len(taught)
+    )
     create(directory, facts)
     write_shard(shard_path(directory, 0), *teach(teacher(), taught, "en"))
     return directory

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from model.training.data import cache
-from model.training.data.cache import CacheError, Entry, CacheMetadata
+from model.training.data.cache import CacheError, CacheMetadata, Entry
 from model.training.data.packing import Batch, draw_anchors, pack
 from model.training.data.teacher import Trajectory
 from model.training.recipe import Recipe

@@ -198,9 +198,7 @@ def _shard(text: str) -> tuple[int, int]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m model.training.synthesis.synthesis", description=__doc__
-    )
+    parser = argparse.ArgumentParser(prog="python -m model.training.synthesis", description=__doc__)
     parser.add_argument("texts", nargs="+", type=Path, help="books: English prose in UTF-8")
     parser.add_argument("--out", type=Path, required=True, help="folder for clips and manifest")
     parser.add_argument("--hours", type=float, required=True, help="of speech, over all shards")
@@ -226,7 +224,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         parser.exit(130, "stopped; the same command goes on from here\n")
     print(f"{made:.2f} h of speech in {given.out}")  # noqa: T201  (the command's answer)
-
-
-if __name__ == "__main__":
-    main()

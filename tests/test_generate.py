@@ -13,8 +13,8 @@ import soundfile
 
 from model.training.synthesis.augmentation import Audio
 from model.training.synthesis.excerpts import LONGEST_S, Excerpt
+from model.training.synthesis.generate import Material, main, synthesise, train_noises
 from model.training.synthesis.manifest import SynthesisError
-from model.training.synthesis.synthesis import Material, main, synthesise, train_noises
 from model.training.synthesis.voices import VOICES, Voice
 from tests.test_voices import needs_hibari
 
@@ -238,8 +238,8 @@ Manifest._write = _write""",
 PREAMBLE = """
 import os, signal, sys
 from pathlib import Path
-from model.training.synthesis.synthesis.manifest import Manifest
-from tests.test_synthesis import TONES, synthesise
+from model.training.synthesis.generate.manifest import Manifest
+from tests.test_generate import TONES, synthesise
 text, out = map(Path, sys.argv[1:])
 write = Manifest._write
 clips = lambda: len(list(out.rglob("*.flac"))) > 1
