@@ -22,10 +22,10 @@ from model.training.data.teacher import Trajectory
 from model.training.evaluate import judge
 from model.training.reader_student import ReaderStudent
 from model.whisper.network import Whisper
-from tests.support.lessons import AUX_LAYERS, CHECKPOINT, CPU, passages, teacher
-from tests.support.tiny import tiny_checkpoint
-from tests.test_packing import trajectory
-from tests.test_parallel import network as drafter_network
+from tests.support.lessons import AUX_LAYERS, CPU, passages, teacher
+from tests.support.pupils import trajectory
+from tests.support.tiny import CHECKPOINT, tiny_checkpoint
+from tests.support.tiny_drafters import tiny_parallel
 
 TEXTS = tuple(range(CHECKPOINT.tokens.eot))
 LOOKUP = lookup_of(TEXTS, CHECKPOINT.config.vocab_size)
@@ -101,7 +101,7 @@ def test_a_file_gives_back_the_reader_and_is_no_drafter(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="is a reader, not a drafter"):
         load_drafter(path, CHECKPOINT)
     other = tmp_path / "drafter.safetensors"
-    save_network(other, drafter_network(), target=CHECKPOINT.fingerprint, acceptance=[0.5] * 4)
+    save_network(other, tiny_parallel(), target=CHECKPOINT.fingerprint, acceptance=[0.5] * 4)
     with pytest.raises(ModelError, match="is a drafter, not a reader"):
         load_reader(other, CHECKPOINT)
 
@@ -113,7 +113,7 @@ def test_the_bundled_one_is_found_by_what_it_is(
     reader, drafter = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
     save_network(reader, student().network, target=CHECKPOINT.fingerprint, acceptance=[0.5])
     assert bundled(CHECKPOINT) is None
-    save_network(drafter, drafter_network(), target=CHECKPOINT.fingerprint, acceptance=[0.5] * 4)
+    save_network(drafter, tiny_parallel(), target=CHECKPOINT.fingerprint, acceptance=[0.5] * 4)
     assert bundled(CHECKPOINT) == drafter
     assert bundled(CHECKPOINT, reads=True) == reader
     assert bundled(tiny_checkpoint(seed=9), reads=True) is None

@@ -17,7 +17,10 @@ from model.drafting.reading import (
 from model.engine.engine import Engine
 from model.whisper.network import Whisper
 from tests.support.oracles import run_shuffled
-from tests.test_engine import CHECKPOINT, GREEDY, PLAIN, WARM, tiny_drafter
+from tests.support.tiny import CHECKPOINT
+from tests.support.tiny_drafters import tiny_drafter
+from tests.support.utterances import GREEDY, WARM
+from tests.test_engine import PLAIN
 
 VOCABULARY = tuple(range(0, 200, 3))
 TARGET = Whisper.from_weights(
