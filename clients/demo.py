@@ -280,7 +280,7 @@ def _judge(transcript: Transcript, wanted: str) -> None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verb's options."""
-    for flag, default in (("--model", "base"), ("--drafter", "auto"), ("--reader", "auto")):
+    for flag, default in (("--model", "base"), ("--drafter", "auto")):
         parser.add_argument(
             flag, default=default, help=f"as in `captiond serve` (default: {default})"
         )
@@ -298,5 +298,5 @@ def run(
     0: at least LEAST_OVERLAP of the words that stand beside it came back in finals, and the daemon
     stopped well; 1: they did not, or anything failed; 130 after Ctrl-C, 143 after SIGTERM.
     """
-    command = (*program, "--drafter", args.drafter, "--reader", args.reader)
+    command = (*program, "--drafter", args.drafter)
     return exit_status(lambda: asyncio.run(_demo(args.model, command, sample, patience_s)))

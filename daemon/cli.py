@@ -19,10 +19,10 @@ VERBS = {
     "file": ("clients.file", "caption audio files, or raw audio from standard input"),
     "status": ("clients.status", "say how a running daemon is"),
     "models": ("daemon.models", "list the models and where each would come from"),
-    "train": ("model.training.train", "train a drafter or a reader for a model on your own audio"),
+    "train": ("model.training.train", "train a drafter for a model on your own audio"),
     "drafter": (
         "model.training.inspect_drafter",
-        "inspect a drafter's or reader's file, or evaluate it on audio",
+        "inspect a drafter's file, or evaluate it on audio",
     ),
     "bench": (
         "model.bench.command",

@@ -43,7 +43,6 @@ FIXED = frozenset(
         "threads",
         "slots",
         "drafter",
-        "reader",
         "precision",
         "max_frame_bytes",
         "tls_certificate",
@@ -69,12 +68,6 @@ class Config(Struct, frozen=True, kw_only=True):
         Text,
         Meta(
             description="file of a trained drafter, none, or auto: the model's bundled one, if any"
-        ),
-    ] = "auto"
-    reader: Annotated[
-        Text,
-        Meta(
-            description="file of a trained reader, none, or auto: the model's bundled one, if any"
         ),
     ] = "auto"
     device: Annotated[
@@ -249,7 +242,9 @@ def _from_file(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} is not TOML: {error}") from None
     for key in table:
         if key not in KEYS:
-            raise ConfigError(_unknown(f"key {key!r} in {path}", key, list(KEYS)))
+            raise ConfigError(
+                _unknown(f"key {key!r} in {path}", key, {name: name for name in KEYS})
+            )
     return {
         key: _convert(key, value, f"{key} in {path}", strict=True) for key, value in table.items()
     }
@@ -257,13 +252,13 @@ def _from_file(path: Path) -> dict[str, Any]:
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     values = {}
-    variables = {ENVIRONMENT_PREFIX + key.upper(): key for key in KEYS}
+    variables = {key: ENVIRONMENT_PREFIX + key.upper() for key in KEYS}
     for variable, value in environment.items():
         if not variable.startswith(ENVIRONMENT_PREFIX) or variable in OTHER_VARIABLES:
             continue
-        if variable not in variables:
-            raise ConfigError(_unknown(f"variable {variable}", variable, list(variables)))
-        key = variables[variable]
+        key = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
+        if variables.get(key) != variable:
+            raise ConfigError(_unknown(f"variable {variable}", key, variables))
         values[key] = _convert(key, value, variable, strict=False)
     return values
 
@@ -286,10 +281,12 @@ def _convert(key: str, value: object, origin: str, *, strict: bool) -> Any:
     return converted
 
 
-def _unknown(what: str, name: str, accepted: list[str]) -> str:
-    close = difflib.get_close_matches(name, accepted, n=1)
-    guess = f" (did you mean {close[0]}?)" if close else ""
-    return f"unknown {what}{guess}; accepted are {', '.join(accepted)}"
+def _unknown(what: str, name: str, accepted: Mapping[str, str]) -> str:
+    """The message for `name`. accepted: by key, how it is written where `name` was found."""
+    # At the default of 0.6 `reader` would be taken for `threads`.
+    close = difflib.get_close_matches(name, accepted, n=1, cutoff=0.7)
+    guess = f" (did you mean {accepted[close[0]]}?)" if close else ""
+    return f"unknown {what}{guess}; accepted are {', '.join(accepted.values())}"
 
 
 def _accepted(key: str) -> str:

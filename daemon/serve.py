@@ -87,7 +87,6 @@ def run(args: argparse.Namespace) -> int:
             threads=threads,
             slots=settings.slots,
             drafter=settings.drafter,
-            reader=settings.reader,
             precision=settings.precision,
         )
 

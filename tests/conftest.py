@@ -26,8 +26,6 @@ SLOW = {
     "test_page_troubles",
     "test_phases",
     "test_quantised",
-    "test_reader_student",
-    "test_reading",
     "test_runner",
     "test_serve",
     "test_synthesis",

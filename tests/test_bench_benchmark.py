@@ -107,6 +107,5 @@ def test_what_the_figures_rest_on(tmp_path: Path) -> None:
         "warm_ups": 0,
         "oracle": {"block": 4, "chance_of_each_token": 0.9},
         "drafter": None,
-        "reader": None,
         "precision": "float32",
     }

@@ -47,18 +47,21 @@ def test_every_variant_is_one_that_can_be_trained() -> None:
         assert caches[0] == (made if name == "synthetic speech alone" else real)
     assert chosen["real speech alone"] == (chosen["plain"][0], [real])
     assert not chosen["without audio"][0].audio
-    assert chosen["reader"][0].kind == "reader"
+    assert chosen["Speech-Draft"][0].kind == "speech"
     assert "real speech alone" not in variants(CHECKPOINT, [real], 40)
 
 
 def test_the_page_has_a_table_for_each_model() -> None:
     """Minutes only where they are known."""
     again = FACTS | {"seconds": None}
-    text = page({"base": {"plain": FACTS, "reader": again}, "tiny": {}, "small": {"plain": FACTS}})
+    text = page(
+        {"base": {"plain": FACTS, "one layer": again}, "tiny": {}, "small": {"plain": FACTS}}
+    )
     cells = "1.5 | 3.50 | 2.50 | 37.5% | 1.25 | .75 1.00 .00 | 2.5"
     assert text.splitlines().count(f"| plain | {cells} | 1.5 |") == 2
-    assert f"| reader | {cells} | – |" in text  # noqa: RUF001
-    assert [line for line in text.splitlines() if line.startswith("## ")] == ["## base", "## small"]
+    assert f"| one layer | {cells} | – |" in text  # noqa: RUF001
+    heads = [line for line in text.splitlines() if line.startswith("## ")]
+    assert heads == ["## base", "## small", "## The reader, which was deleted"]
     assert text.count("40 steps each") == 2
     assert page({}).endswith(".\n")
 

@@ -75,6 +75,7 @@ def test_the_address_that_clients_call_is_no_setting() -> None:
     [
         ("prot = 1", {}, {}, ["key 'prot'", "captiond.toml", "did you mean port?", "max_sessions"]),
         ("zzz = 1", {}, {}, ["key 'zzz'", "accepted are host, port"]),
+        ("reader = 'none'", {}, {}, ["key 'reader'", "captiond.toml; accepted are host, port"]),
         ("port = '80'", {}, {}, ["port in ", "captiond.toml is '80'", "from 0 to 65535"]),
         ("port = true", {}, {}, ["port in ", "is True"]),
         ("port = 80.5", {}, {}, ["is 80.5", "a whole number"]),
@@ -89,6 +90,12 @@ def test_the_address_that_clients_call_is_no_setting() -> None:
             {},
             {"CAPTIOND_PORTS": "1"},
             ["variable CAPTIOND_PORTS", "did you mean CAPTIOND_PORT?"],
+        ),
+        (
+            "",
+            {},
+            {"CAPTIOND_READER": "none"},
+            ["variable CAPTIOND_READER; accepted are CAPTIOND_HOST, CAPTIOND_PORT"],
         ),
         ("", {}, {"CAPTIOND_PORT": ""}, ["CAPTIOND_PORT is ''", "from 0 to 65535"]),
         ("", {}, {"CAPTIOND_SLOTS": "0"}, ["CAPTIOND_SLOTS is '0'", "from 1 to 96"]),

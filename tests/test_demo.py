@@ -37,7 +37,7 @@ import argparse, pathlib, sys
 from clients import demo
 
 daemon = (sys.executable, "-P", "-m", "tests.support.daemon_standin", "deaf-interrupted")
-args = argparse.Namespace(model=sys.argv[1], drafter="none", reader="none")
+args = argparse.Namespace(model=sys.argv[1], drafter="none")
 sys.exit(demo.run(args, program=daemon, sample=pathlib.Path(sys.argv[2])))
 """
 SAID = ["Good morning, what is this?", "It listens while you speak."]

@@ -137,9 +137,7 @@ def test_damaged_drafters_are_refused_in_words(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="cannot be read"):
         load_drafter(path, CHECKPOINT)
     save_file({"x": torch.ones(1)}, path, metadata={"target": CHECKPOINT.fingerprint})
-    with pytest.raises(
-        ModelError, match="is neither drafter nor reader: its metadata lack acceptance, arch"
-    ):
+    with pytest.raises(ModelError, match="is no drafter: its metadata lack acceptance, arch"):
         load_drafter(path, CHECKPOINT)
     facts = {"target": CHECKPOINT.fingerprint, "architecture": "{}", "acceptance": "[]"}
     save_file({"x": torch.ones(1)}, path, metadata=facts)

@@ -12,13 +12,13 @@ from model.training.data.distil import teach
 from model.training.data.packing import IGNORED, draw_anchors, lookup_of, pack
 from model.training.data.teacher import Trajectory
 from model.training.evaluate import judge
-from model.training.student import BlockStudent
+from model.training.student import Student
 from tests.support.lessons import AUX_LAYERS, CPU, noise, passages, teacher
 from tests.support.pupils import parallel_student, speech_student
 from tests.support.tiny import CHECKPOINT
 
 
-def trained(pupil: BlockStudent, taught: list[Trajectory]) -> BlockStudent:
+def trained(pupil: Student, taught: list[Trajectory]) -> Student:
     """It, when it has learned these few by heart, or nearly."""
     lookup = lookup_of(pupil.network.architecture.vocabulary, CHECKPOINT.config.vocab_size)
     optimizer = torch.optim.AdamW(pupil.parameters(), lr=3e-3)
@@ -34,7 +34,7 @@ def trained(pupil: BlockStudent, taught: list[Trajectory]) -> BlockStudent:
 
 @pytest.mark.parametrize("make", [parallel_student, speech_student], ids=["parallel", "speech"])
 def test_the_walk_is_what_the_engine_does(
-    tmp_path: Path, make: Callable[[tuple[int, ...]], BlockStudent], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, make: Callable[[tuple[int, ...]], Student], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same drafter over the same audio: as many rounds, tokens and accepted candidates."""
     # As `judge` computes: in int8, which serves, a near tie may fall the other way.

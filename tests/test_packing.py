@@ -17,7 +17,7 @@ from model.training.data.packing import (
     select_aux_layers,
 )
 from model.training.speech_student import SpeechStudent
-from model.training.student import BlockStudent, ParallelStudent
+from model.training.student import ParallelStudent, Student
 from model.whisper.network import Whisper
 from tests.support.lessons import AUX_LAYERS, CPU
 from tests.support.pupils import EVERY, SIZE, packed, trajectory
@@ -91,13 +91,13 @@ def test_taps_are_selected_in_the_order_wanted() -> None:
     assert select_aux_layers(features, (1, 4, 7), (1, 7)).tolist() == [[0, 1, 4, 5], [6, 7, 10, 11]]
 
 
-def parallel() -> BlockStudent:
+def parallel() -> Student:
     whisper = Whisper.from_weights(CHECKPOINT.config, CHECKPOINT.weights, CPU, torch.float32)
     torch.manual_seed(0)
     return ParallelStudent(from_target(whisper, Architecture(2, 4, AUX_LAYERS), (0, 1)), CHECKPOINT)
 
 
-def speech() -> BlockStudent:
+def speech() -> Student:
     network = tiny_speech_draft(block=4).network
     assert isinstance(network, SpeechDraft)
     return SpeechStudent(network, CHECKPOINT)
@@ -107,7 +107,7 @@ both_kinds = pytest.mark.parametrize("pupil", [parallel(), speech()], ids=["para
 
 
 @both_kinds
-def test_training_in_bfloat16_sees_no_more(pupil: BlockStudent) -> None:
+def test_training_in_bfloat16_sees_no_more(pupil: Student) -> None:
     """Masks hold there, too: a leak would look like a wonderful drafter."""
     one = trajectory(20)
     changed = replace(one, features=one.features.clone())
@@ -119,7 +119,7 @@ def test_training_in_bfloat16_sees_no_more(pupil: BlockStudent) -> None:
 
 
 @both_kinds
-def test_a_block_sees_no_history_at_or_behind_its_anchor(pupil: BlockStudent) -> None:
+def test_a_block_sees_no_history_at_or_behind_its_anchor(pupil: Student) -> None:
     """Whatever stands there, it says the same; what stands before matters."""
     one = trajectory(20)
     before = packed(pupil, one, [9])
@@ -131,7 +131,7 @@ def test_a_block_sees_no_history_at_or_behind_its_anchor(pupil: BlockStudent) ->
 
 
 @both_kinds
-def test_a_block_sees_no_other_block(pupil: BlockStudent) -> None:
+def test_a_block_sees_no_other_block(pupil: Student) -> None:
     """Packed or alone, it says the same; so it does whatever its neighbours' anchors are."""
     one = trajectory(20)
     together = packed(pupil, one, [6, 9, 15])
@@ -144,7 +144,7 @@ def test_a_block_sees_no_other_block(pupil: BlockStudent) -> None:
 
 
 @both_kinds
-def test_rows_do_not_see_each_others_padding(pupil: BlockStudent) -> None:
+def test_rows_do_not_see_each_others_padding(pupil: Student) -> None:
     """A short utterance beside a long one says what it says alone."""
     short, long = trajectory(9, 50), trajectory(30, 100, seed=1)
     batch = pack(

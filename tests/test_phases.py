@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 import torch
+from model.drafting.reading import ReaderArchitecture, SlotReader, from_encoder
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from model.drafting.drafter_files import Trained
-from model.drafting.reading import ReaderArchitecture, SlotReader, from_encoder
 from model.engine.phases import Phases
 from model.whisper.network import Whisper
 from model.whisper.slots import Slots

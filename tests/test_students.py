@@ -3,9 +3,7 @@ from dataclasses import replace
 import pytest
 
 from model.drafting.parallel import Architecture
-from model.drafting.reading import ReaderArchitecture
 from model.drafting.speech_draft import SpeechArchitecture
-from model.training.reader_student import ReaderStudent
 from model.training.recipe import Recipe
 from model.training.speech_student import SpeechStudent
 from model.training.student import ParallelStudent, Student
@@ -14,7 +12,6 @@ from tests.support.lessons import RECIPE
 from tests.support.tiny import CHECKPOINT
 
 SPEECH = replace(RECIPE, kind="speech", layers=(1,))
-READER = replace(RECIPE, kind="reader", aux_layers=())
 IDS = (3, 5, 9)
 
 
@@ -27,14 +24,11 @@ IDS = (3, 5, 9)
             Architecture(2, 4, (0, 1), IDS, rope=False, audio=False),
         ),
         (SPEECH, SpeechStudent, SpeechArchitecture(4, (0, 1), IDS)),
-        (READER, ReaderStudent, ReaderArchitecture(2, IDS)),
     ],
-    ids=["parallel", "speech", "reader"],
+    ids=["parallel", "speech"],
 )
 def test_a_recipe_says_who_learns(
-    recipe: Recipe,
-    kind: type[Student],
-    architecture: Architecture | SpeechArchitecture | ReaderArchitecture,
+    recipe: Recipe, kind: type[Student], architecture: Architecture | SpeechArchitecture
 ) -> None:
     """Its kind, and every choice that the network is built by; all of it is to be trained."""
     student = fresh(recipe, CHECKPOINT, IDS)

@@ -2,7 +2,6 @@ import json
 from pathlib import Path
 
 from model.drafting.drafter_files import read_metadata, save_network
-from model.drafting.reading import Reader, ReaderArchitecture
 from model.training.data.cache import Entry
 from model.training.score import Score
 from model.training.summary import (
@@ -13,7 +12,6 @@ from model.training.summary import (
     score_notes,
     shares,
 )
-from tests.support.tiny import tiny_config
 from tests.support.tiny_drafters import tiny_parallel, tiny_speech_draft
 
 
@@ -38,7 +36,7 @@ def test_hours_are_summed_by_source_and_licence() -> None:
 
 
 def test_notes_are_text_that_says_everything() -> None:
-    """Any reader of safetensors can show them."""
+    """Whatever opens safetensors can show them."""
     notes = data_notes(ENTRIES, {"unreadable": 2}) | score_notes(SCORE, ENTRIES)
     assert all(isinstance(text, str) for text in notes.values())
     assert json.loads(notes["data"])[1] == {
@@ -100,20 +98,6 @@ def test_a_speech_draft_is_described_as_one(tmp_path: Path) -> None:
     save_network(path, drafter.network, target="abc", acceptance=drafter.acceptance)
     text = describe_file(path, read_metadata(path))
     assert "Speech-Draft, one layer, 4 candidates, taps 0, 1\n" in text
-
-
-def test_a_reader_is_described_as_one(tmp_path: Path) -> None:
-    """Its layers began as blocks of the encoder; it has no candidates and no taps."""
-    path = tmp_path / "r.safetensors"
-    reader = Reader(tiny_config(), ReaderArchitecture(2, (1, 5, 7)))
-    notes = {"recipe": json.dumps({"layers": [0, 1]})}
-    save_network(path, reader, target="abc", acceptance=[0.5] * 8, notes=notes)
-    lines = describe_file(path, read_metadata(path)).splitlines()
-    assert lines[2].split(maxsplit=1) == [
-        "architecture",
-        "reader, 2 layers from the encoder's blocks 0, 1",
-    ]
-    assert lines[3].split(maxsplit=1) == ["vocabulary", "3 tokens"]
 
 
 def test_a_score_is_described() -> None:

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from daemon import cli
 from model.checkpoints.load import load
-from model.drafting.drafter_files import load_drafter, load_reader, read_metadata
+from model.drafting.drafter_files import load_drafter, read_metadata
 from model.drafting.speech_draft import SpeechDraft
 from model.training import trainer
 from model.training.data import cache
@@ -105,18 +105,6 @@ def test_a_speech_draft_is_trained_on_demand(model: Path, speech: Path, tmp_path
     assert isinstance(load_drafter(path, load(str(model))).network, SpeechDraft)
 
 
-def test_a_reader_is_trained_on_demand(model: Path, speech: Path, tmp_path: Path) -> None:
-    """From the encoder's blocks, with a cache that serves a drafter, too."""
-    argv = ["train", "--out", str(tmp_path), "--data", str(speech), "--model", str(model)]
-    assert cli.main([*argv, "--kind", "reader", "--steps", "2", "--masked", "1"]) == 0
-    path = tmp_path / "small-reader.safetensors"
-    assert json.loads(read_metadata(path)["recipe"])["layers"] == [0, 1]
-    read = load_reader(path, load(str(model))).network
-    assert max(read.architecture.vocabulary) < load(str(model)).tokens.eot
-    caches = ("--cache", str(tmp_path / "cache"))
-    assert cli.main(command(tmp_path / "drafter", *caches, "--model", str(model))) == 0
-
-
 def test_a_signal_is_obeyed_after_the_step(
     model: Path,
     speech: Path,
@@ -149,8 +137,6 @@ def test_a_signal_is_obeyed_after_the_step(
         ([], "name audio with --data"),
         (["--kind", "speech"], "a Speech-Draft begins as one of the model's blocks"),
         (["--layers", "1,2"], "has the decoder blocks 0 to 1, not 1, 2"),
-        (["--kind", "reader", "--soft", "0"], "--block, --soft: leave it out"),
-        (["--kind", "reader", "--anchors", "16"], "--block, --anchors: leave it out"),
         (["--data", ".", "--language", "xx"], "does not know the language xx"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from model.checkpoints.load import Checkpoint
-from model.drafting.drafter_files import load_drafter, load_network, read_metadata
+from model.drafting.drafter_files import load_drafter, read_metadata
 from model.training.data.cache import CacheError
 from model.training.recipe import Recipe
 from model.training.score import Score
@@ -39,9 +39,8 @@ def checkpoint_of(directory: Path) -> dict[str, Any]:
     [
         RECIPE,
         replace(RECIPE, kind="speech", layers=(1,), masked=1.0),
-        replace(RECIPE, kind="reader", aux_layers=(), masked=1.0),
     ],
-    ids=["parallel", "speech", "reader"],
+    ids=["parallel", "speech"],
 )
 def test_a_resumed_run_is_the_uninterrupted_one(
     filled: Path, tmp_path: Path, recipe: Recipe
@@ -67,7 +66,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(
         assert texts[0] == texts[1]
     paths = [tmp_path / run / "best.safetensors" for run in ("whole", "stopped")]
     assert read_metadata(paths[0]) == read_metadata(paths[1])
-    first, second = (load_network(path, CHECKPOINT)[0].state_dict() for path in paths)
+    first, second = (load_drafter(path, CHECKPOINT).network.state_dict() for path in paths)
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 

@@ -33,7 +33,7 @@ from model.bench.other_engines import (
 from model.bench.paired_runs import Contender, Track, run_paired
 from model.bench.subprocess_engine import SubprocessEngine
 from model.checkpoints.load import Checkpoint, ModelError
-from model.drafting.drafter_files import load_drafter, load_reader
+from model.drafting.drafter_files import load_drafter
 from model.engine.build import check_int8
 from model.engine.engine import Engine
 from model.engine.requests import check_languages
@@ -43,14 +43,10 @@ ENGINES = (
     "greedy",
     "oracle",
     "drafter",
-    "reader",
-    "both",
     "again",
     "int8",
     "int8-oracle",
     "int8-drafter",
-    "int8-reader",
-    "int8-both",
     "transformers",
     "assisted",
     "faster-whisper-float32",
@@ -58,10 +54,10 @@ ENGINES = (
 )
 
 
-IN_PREFILL = ("again", "reader", "both", "int8-reader", "int8-both")
+IN_PREFILL = ("again",)
 """Those whose prefill verifies a text, so that tokens a later pass say little."""
 
-OTHER_TARGET = ("int8", "int8-oracle", "int8-drafter", "int8-reader", "int8-both")
+OTHER_TARGET = ("int8", "int8-oracle", "int8-drafter")
 """Captiond's engines whose encoder is not the one that `Field.encoding` times."""
 
 
@@ -81,7 +77,6 @@ class Plan:
     chance: float
     block: int
     drafter: Path | None
-    reader: Path | None
     assistant: str | None
     precision: Precision = "float32"
 
@@ -143,34 +138,21 @@ class Benchmark:
         return truth_of(greedy(self.engine_under_test, self.plan.language), self.clips)
 
     def drafted_engine(
-        self,
-        *,
-        block: int,
-        adaptive: bool,
-        networks: str = "drafter",
-        precision: Precision | None = None,
+        self, *, block: int, adaptive: bool, precision: Precision | None = None
     ) -> EngineUnderTest:
-        """An engine with trained networks; paced: it chooses its blocks as a daemon's does.
+        """An engine with the trained drafter; paced: it chooses its blocks as a daemon's does.
 
-        networks: "drafter", "reader" or "both". precision: of its target; by default the plan's.
-        Raises Absent where one is missing, model.checkpoints.load.ModelError where it cannot be read.
+        precision: of its target; by default the plan's. Raises Absent where no drafter was given,
+        model.checkpoints.load.ModelError where it cannot be read.
         """
         plan, checkpoint = self.plan, self.checkpoint
-        drafter = reader = None
-        if networks != "reader":
-            if plan.drafter is None:
-                raise Absent("no trained drafter was given (--drafter)")
-            drafter = load_drafter(plan.drafter, checkpoint)
-        if networks != "drafter":
-            if plan.reader is None:
-                raise Absent("no trained reader was given (--reader)")
-            reader = load_reader(plan.reader, checkpoint)
+        if plan.drafter is None:
+            raise Absent("no trained drafter was given (--drafter)")
         engine = Engine(
             checkpoint,
             device=plan.device,
             slots=max(plan.batches),
-            drafter=drafter,
-            reader=reader,
+            drafter=load_drafter(plan.drafter, checkpoint),
             block=block,
             precision=precision or plan.precision,
         )
@@ -209,16 +191,15 @@ class Benchmark:
             )
             return SubprocessEngine(name, make)
 
-        def trained() -> Contender:
-            networks = name.removeprefix("int8-")
-            precision: Precision | None = None
-            if networks != name:
-                self._check_other_target()
-                precision = "int8"
+        def drafted(precision: Precision | None = None) -> Contender:
             engine_under_test = self.drafted_engine(
-                block=plan.block, adaptive=True, networks=networks, precision=precision
+                block=plan.block, adaptive=True, precision=precision
             )
             return Captiond(name, engine_under_test, language)
+
+        def int8_drafted() -> Contender:
+            self._check_other_target()
+            return drafted("int8")
 
         def int8_oracle() -> Contender:
             engine_under_test = self.int8_engine_under_test
@@ -230,15 +211,11 @@ class Benchmark:
             "oracle": lambda: simulated(
                 self.engine_under_test, language, self.truth, plan.chance, plan.block
             ),
-            "drafter": trained,
-            "reader": trained,
-            "both": trained,
+            "drafter": drafted,
             "again": lambda: again(self.engine_under_test, language, self.truth),
             "int8": lambda: greedy(self.int8_engine_under_test, language, name=name),
             "int8-oracle": int8_oracle,
-            "int8-drafter": trained,
-            "int8-reader": trained,
-            "int8-both": trained,
+            "int8-drafter": int8_drafted,
             "transformers": transformers,
             "assisted": lambda: transformers(assistant_for(checkpoint, plan.assistant)),
             "faster-whisper-float32": faster_whisper,
@@ -277,6 +254,5 @@ def about(run: Benchmark) -> dict[str, Any]:
         "warm_ups": plan.warm_ups,
         "oracle": {"block": plan.block, "chance_of_each_token": round(plan.chance, 4)},
         "drafter": None if plan.drafter is None else plan.drafter.name,
-        "reader": None if plan.reader is None else plan.reader.name,
         "precision": plan.precision,
     }

@@ -51,10 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_engine_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", default="base", help="as `captiond serve` takes it")
-    for flag in ("--drafter", "--reader"):
-        parser.add_argument(
-            flag, default="auto", help="as `captiond serve` takes it (default: auto)"
-        )
+    parser.add_argument(
+        "--drafter", default="auto", help="as `captiond serve` takes it (default: auto)"
+    )
     parser.add_argument(
         "--engines",
         type=lambda text: tuple(text.split(",")),
@@ -191,12 +190,7 @@ def _measured(
     timing["precision"] = args.precision
     kind = "" if args.precision == "float32" else f", {args.precision}"
     with tempfile.TemporaryDirectory(prefix="captiond-bench-") as scratch:
-        plan = _plan(
-            args,
-            device,
-            drafter=choose(args.drafter, checkpoint),
-            reader=choose(args.reader, checkpoint, reads=True),
-        )
+        plan = _plan(args, device, choose(args.drafter, checkpoint))
         field = Benchmark(checkpoint, clips, plan, Path(scratch), tell)
         for section in wanted:
             if section != "passes":
@@ -210,9 +204,7 @@ def _measured(
                 yield name, section, passes(made, **timing)
 
 
-def _plan(
-    args: argparse.Namespace, device: str, *, drafter: Path | None, reader: Path | None
-) -> "Plan":
+def _plan(args: argparse.Namespace, device: str, drafter: Path | None) -> "Plan":
     from model.bench.benchmark import ENGINES, Plan  # noqa: PLC0415
     from model.bench.oracle import chance_for  # noqa: PLC0415
 
@@ -227,7 +219,6 @@ def _plan(
         chance=chance,
         block=args.block,
         drafter=drafter,
-        reader=reader,
         assistant=args.assistant,
         precision=args.precision,
     )

@@ -42,10 +42,8 @@ DEFINITIONS = {
     "the stated chance, and proposing costs no time. After a block of which nothing was accepted "
     "the engine may make plain passes",
     "again": "captiond drafting with its own transcript of the same clip",
-    "reader": "the bundled reader, whose text of the whole clip the prefill verifies",
-    "both": "the reader, and the drafter where the reading fits nowhere",
-    "int8": "captiond's int8 target: greedy, with an oracle that knows what that says, with the drafter, "
-    "the reader, both. It is another target: clips that differ from greedy decoding in float32 are no mistake of drafting",
+    "int8": "captiond's int8 target: greedy, with an oracle that knows what that says, with the drafter. "
+    "It is another target: clips that differ from greedy decoding in float32 are no mistake of drafting",
 }
 _PACKAGES = ("torch", "transformers", "faster-whisper", "ctranslate2")
 
@@ -156,9 +154,8 @@ def _conditions(figures: Figures) -> str:
             f" {figures['clips']} clips, {figures['audio_s']} s of audio. The oracle's blocks have "
             f"{oracle['block']} tokens, each right with chance {oracle['chance_of_each_token']}."
         )
-        for network in ("drafter", "reader"):
-            if figures.get(network) is not None:
-                text += f" Trained {network}: {figures[network]}."
+        if figures.get("drafter") is not None:
+            text += f" Trained drafter: {figures['drafter']}."
     return text
 
 

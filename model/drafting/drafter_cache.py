@@ -65,7 +65,7 @@ class DrafterCache:
             self._head = cut_head(whisper, self._ids)
             self._bias = bias[self._ids]
             if packed:
-                use_packed_linears(self._head, rows=FEW_ROWS)
+                use_packed_linears(self._head)
 
     def move(self, source: int, target: int, positions: int, states: int) -> None:
         """Copy the first `positions` and `states` of slot `source` over slot `target`."""
@@ -107,10 +107,10 @@ class DrafterCache:
         return choose(self._head(hidden) + self._bias, self._ids, at)
 
 
-def use_packed_linears(module: nn.Module, *, rows: int) -> None:
-    """Take the CPU's fastest products: what a draft says need not be exact. rows: see `pack`."""
+def use_packed_linears(module: nn.Module) -> None:
+    """Take the CPU's fastest products: what a draft says need not be exact."""
     if missing_instructions():
-        pack(module, rows=rows)
+        pack(module, rows=FEW_ROWS)
     else:
         quantise(module)
 
@@ -123,13 +123,13 @@ def cut_head(whisper: Whisper, ids: Tensor) -> nn.Sequential:
     return nn.Sequential(cut)
 
 
-def frozen_copy(network: N, whisper: Whisper, *, packed: bool, rows: int = FEW_ROWS) -> N:
+def frozen_copy(network: N, whisper: Whisper, *, packed: bool) -> N:
     """A frozen copy where the target is. Packing would leave the original without weights to save.
 
-    packed, rows: whether to `hasten` it, and for how many rows at once.
+    packed: whether to `hasten` it.
     """
     positions = whisper.decoder.positions
     own = copy.deepcopy(network).to(positions.device, positions.dtype)
     if packed:
-        use_packed_linears(own, rows=rows)
+        use_packed_linears(own)
     return own.eval().requires_grad_(requires_grad=False)

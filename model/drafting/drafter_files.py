@@ -1,8 +1,7 @@
-"""Trained networks on disk: one safetensors file whose metadata say all that is needed to read it.
+"""Drafters on disk: one safetensors file whose metadata say all that is needed to read it.
 
-Drafters, which propose in every round, and readers, which propose a whole text at the start. Each
-belongs to one target, which its fingerprint names; another one's is refused. What the networks
-compute is for `model.drafting.parallel`, `model.drafting.speech_draft` and `model.drafting.reading` to say.
+Each belongs to one target, which its fingerprint names; another one's is refused. What the networks
+compute is for `model.drafting.parallel` and `model.drafting.speech_draft` to say.
 """
 
 import json
@@ -19,14 +18,14 @@ from torch import Tensor
 
 from model.checkpoints.load import Checkpoint, ModelError
 from model.drafting.parallel import Architecture, ParallelDrafter, SlotDrafter
-from model.drafting.reading import Reader, ReaderArchitecture
 from model.drafting.speech_draft import SlotSpeechDraft, SpeechArchitecture, SpeechDraft
 from model.whisper.network import Whisper
 
-Network = ParallelDrafter | SpeechDraft | Reader
+Network = ParallelDrafter | SpeechDraft
+NetworkArchitecture = Architecture | SpeechArchitecture
 SlotSide = SlotDrafter | SlotSpeechDraft
 
-AUTO, NONE = "auto", "none"  # what a network may be called besides the name of a file
+AUTO, NONE = "auto", "none"  # what a drafter may be called besides the name of a file
 BUNDLED = Path(__file__).parent.with_name("drafters")
 
 _LEVELS = 127  # of int8, to either side
@@ -41,7 +40,7 @@ class Trained:
     """
 
     name: str
-    network: ParallelDrafter | SpeechDraft
+    network: Network
     acceptance: tuple[float, ...]
 
     @property
@@ -61,14 +60,6 @@ class Trained:
                 assert_never(self.network)
 
 
-@dataclass(frozen=True, slots=True)
-class TrainedReader:
-    """A reader as it comes from a file."""
-
-    name: str
-    network: Reader
-
-
 def kind(network: Network) -> str:
     """What files call such a network."""
     match network:
@@ -76,8 +67,6 @@ def kind(network: Network) -> str:
             return "parallel"
         case SpeechDraft():
             return "speech"
-        case Reader():
-            return "reader"
         case _:
             assert_never(network)
 
@@ -118,21 +107,15 @@ def read_metadata(path: Path) -> dict[str, str]:
             facts = {"kind": "parallel"} | dict(file.metadata() or {})
     except (OSError, SafetensorError) as error:
         raise ModelError(
-            f"{path} cannot be read as a drafter or reader, a .safetensors file that `captiond train` "
-            f"made: {error}"
+            f"{path} cannot be read as a drafter, a .safetensors file that `captiond train` made: {error}"
         ) from None
     if missing := sorted({"architecture", "target", "acceptance"} - facts.keys()):
-        raise ModelError(
-            f"{path} is neither drafter nor reader: its metadata lack {', '.join(missing)}"
-        )
+        raise ModelError(f"{path} is no drafter: its metadata lack {', '.join(missing)}")
     return facts
 
 
-def load_network(path: Path, checkpoint: Checkpoint) -> tuple[Network, tuple[float, ...]]:
-    """Read a network for `checkpoint`, in float32, and its acceptance at each position.
-
-    Raises ModelError, also for another target's.
-    """
+def load_drafter(path: Path, checkpoint: Checkpoint) -> Trained:
+    """Read a drafter for `checkpoint`, in float32. Raises ModelError, also for another target's."""
     facts = read_metadata(path)
     if facts["target"] != checkpoint.fingerprint:
         raise ModelError(
@@ -147,45 +130,25 @@ def load_network(path: Path, checkpoint: Checkpoint) -> tuple[Network, tuple[flo
         network.load_state_dict(_restored(load_file(path)))
     except (KeyError, TypeError, ValueError, RuntimeError, OSError, SafetensorError) as error:
         raise ModelError(f"{path} is not what it says: {error}") from None
-    return network, acceptance
-
-
-def load_drafter(path: Path, checkpoint: Checkpoint) -> Trained:
-    """Read a drafter as `load_network` does. Raises ModelError for a reader, too."""
-    network, acceptance = load_network(path, checkpoint)
-    if isinstance(network, Reader):
-        raise ModelError(f"{path} is a reader, not a drafter: name it with --reader")
     return Trained(path.stem, network, acceptance)
 
 
-def load_reader(path: Path, checkpoint: Checkpoint) -> TrainedReader:
-    """Read a reader as `load_network` does. Raises ModelError for a drafter, too."""
-    network, _ = load_network(path, checkpoint)
-    if not isinstance(network, Reader):
-        raise ModelError(f"{path} is a drafter, not a reader: name it with --drafter")
-    return TrainedReader(path.stem, network)
-
-
-def bundled(checkpoint: Checkpoint, *, reads: bool = False) -> Path | None:
-    """The drafter, or what reads, that is installed along for this very target, if there is one.
+def bundled(checkpoint: Checkpoint) -> Path | None:
+    """The drafter that is installed along for this very target, if there is one.
 
     Told by the fingerprint: another name for the same weights finds it, other weights of the same
     name do not. Raises ModelError for a damaged file.
     """
     for path in sorted(BUNDLED.glob("*.safetensors")):
-        facts = read_metadata(path)
-        if facts["target"] == checkpoint.fingerprint and reads == (facts["kind"] == "reader"):
+        if read_metadata(path)["target"] == checkpoint.fingerprint:
             return path
     return None
 
 
-def choose(name: str, checkpoint: Checkpoint, *, reads: bool = False) -> Path | None:
-    """The file of the drafter, or of the reader, called `name`.
-
-    "auto" is the bundled one, if any; "none" is none.
-    """
+def choose(name: str, checkpoint: Checkpoint) -> Path | None:
+    """The file of the drafter called `name`: "auto" is the bundled one, if any; "none" is none."""
     if name == AUTO:
-        return bundled(checkpoint, reads=reads)
+        return bundled(checkpoint)
     return None if name == NONE else Path(name).expanduser()
 
 
@@ -211,20 +174,15 @@ def _restored(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _check(
-    architecture: Architecture | SpeechArchitecture | ReaderArchitecture,
-    acceptance: tuple[float, ...],
-    checkpoint: Checkpoint,
+    architecture: NetworkArchitecture, acceptance: tuple[float, ...], checkpoint: Checkpoint
 ) -> None:
     """Raises ValueError for facts that contradict each other or the target."""
-    aux_layers: tuple[int, ...] = (0,)  # a reader has none
-    if not isinstance(architecture, ReaderArchitecture):
-        aux_layers = architecture.aux_layers
-        if architecture.block < 1 or len(acceptance) != architecture.block:
-            raise ValueError(f"{len(acceptance)} shares for a block of {architecture.block}")
+    if architecture.block < 1 or len(acceptance) != architecture.block:
+        raise ValueError(f"{len(acceptance)} shares for a block of {architecture.block}")
     blocks, vocabulary = checkpoint.config.decoder_layers, checkpoint.config.vocab_size
     ids = architecture.vocabulary
     for name, numbers, most in (
-        ("taps", aux_layers, blocks),
+        ("taps", architecture.aux_layers, blocks),
         ("vocabulary", (0,) if ids is None else ids, vocabulary),
     ):
         ascending = bool(numbers) and list(numbers) == sorted(set(numbers))
@@ -232,12 +190,8 @@ def _check(
             raise ValueError(f"{name} must be ascending numbers below {most}")
 
 
-def _architecture(
-    facts: Mapping[str, str],
-) -> Architecture | SpeechArchitecture | ReaderArchitecture:
+def _architecture(facts: Mapping[str, str]) -> NetworkArchitecture:
     told = json.loads(facts["architecture"])
-    if facts["kind"] == "reader":
-        return ReaderArchitecture(int(told["layers"]), tuple(told["vocabulary"]))
     block, aux_layers, ids = int(told["block"]), tuple(told["taps"]), told["vocabulary"]
     vocabulary = None if ids is None else tuple(ids)
     match facts["kind"]:
@@ -254,19 +208,15 @@ def _architecture(
         case "speech":
             return SpeechArchitecture(block, aux_layers, vocabulary)
         case other:
-            raise ValueError(f"drafters are of kind parallel, speech or reader, not {other}")
+            raise ValueError(f"drafters are of kind parallel or speech, not {other}")
 
 
-def _network(
-    architecture: Architecture | SpeechArchitecture | ReaderArchitecture, checkpoint: Checkpoint
-) -> Network:
+def _network(architecture: NetworkArchitecture, checkpoint: Checkpoint) -> Network:
     """One that has no weights yet."""
     match architecture:
         case Architecture():
             return ParallelDrafter(checkpoint.config, architecture)
         case SpeechArchitecture():
             return SpeechDraft(checkpoint.config, architecture)
-        case ReaderArchitecture():
-            return Reader(checkpoint.config, architecture)
         case _:
             assert_never(architecture)

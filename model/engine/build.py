@@ -1,4 +1,4 @@
-"""An engine from names: model, device and networks that draft, with what can go wrong put into words."""
+"""An engine from names: model, device and drafter, with what can go wrong put into words."""
 
 import logging
 from pathlib import Path
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from model.checkpoints.load import ModelError, load
-from model.drafting.drafter_files import AUTO, choose, load_drafter, load_reader
+from model.drafting.drafter_files import AUTO, choose, load_drafter
 from model.engine.engine import Engine
 from model.engine.runner import STAGED
 from model.whisper.network import Cache
@@ -23,15 +23,14 @@ def start(
     threads: int = 0,
     slots: int = 4,
     drafter: str = AUTO,
-    reader: str = AUTO,
     precision: Precision = "float32",
 ) -> Engine:
     """An engine for the model called `name`.
 
     device: "cpu", "cuda", or "auto" for CUDA where there is one. threads: of the CPU; 0 leaves
-    torch's choice. drafter, reader: files that `save_network` wrote, "none", or "auto" for the
-    bundled ones if the model has them. precision: what the target computes in on the CPU; "int8" is another,
-    faster target, for CPUs that have what it takes. Raises ModelError, also when the device, its
+    torch's choice. drafter: a file that `save_network` wrote, "none", or "auto" for the
+    bundled one if the model has one. precision: what the target computes in on the CPU; "int8" is
+    another, faster target, for CPUs that have what it takes. Raises ModelError, also when the device, its
     memory or its instructions are missing.
     """
     if threads:
@@ -46,9 +45,7 @@ def start(
         check_int8(device)
     checkpoint = load(name)
     drafts = choose(drafter, checkpoint)
-    reads = choose(reader, checkpoint, reads=True)
     trained = None if drafts is None else load_drafter(drafts, checkpoint)
-    taught = None if reads is None else load_reader(reads, checkpoint)
     dtype = torch.float32 if device == "cpu" else torch.float16
     rooms = slots + (0 if device == "cpu" else STAGED)
     mixed = MIXED_IN if precision == "int8" else dtype
@@ -68,14 +65,7 @@ def start(
     kind = precision if device == "cpu" else str(dtype).removeprefix("torch.")
     logger.info("%s, in %s on %s", sizes, kind, device)
     try:
-        return Engine(
-            checkpoint,
-            device=device,
-            slots=slots,
-            drafter=trained,
-            reader=taught,
-            precision=precision,
-        )
+        return Engine(checkpoint, device=device, slots=slots, drafter=trained, precision=precision)
     except torch.OutOfMemoryError as error:
         raise ModelError(
             f"the model {name} with {slots} slots does not fit the device's memory: take fewer "

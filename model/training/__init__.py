@@ -1,1 +1,1 @@
-"""Making drafters and readers: audio in, a trained network out. Nothing that serves imports from here."""
+"""Making drafters: audio in, a trained network out. Nothing that serves imports from here."""

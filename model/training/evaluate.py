@@ -15,7 +15,7 @@ from model.training.data.packing import lookup_of, pack, possible_anchors
 from model.training.data.teacher import Trajectory
 from model.training.score import Score, together
 from model.training.student import Student
-from model.training.students import plan_of, student_of
+from model.training.students import student_of
 
 
 @torch.no_grad()
@@ -28,15 +28,15 @@ def score(
     device: torch.device,
 ) -> Score:
     """Walk every trajectory. kept: blocks that their features are of; lookup: see `pack`."""
-    wanted, block = plan_of(student.network)
+    plan = student.network.architecture
     walks = []
     for trajectory in trajectories:
         batch = pack(
             [trajectory],
             [list(possible_anchors(trajectory))],
             kept=kept,
-            wanted=wanted,
-            block=block,
+            wanted=plan.aux_layers,
+            block=plan.block,
             lookup=lookup,
         )
         walks.append(student.walk(batch.to(device)))

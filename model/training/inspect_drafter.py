@@ -1,4 +1,4 @@
-"""The verb `drafter`: what a drafter's or reader's file says, and how good it is on given audio."""
+"""The verb `drafter`: what a drafter's file says, and how good it is on given audio."""
 
 import argparse
 import sys
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from model.training.data.corpus import Passage
     from model.training.data.teacher import Teacher, Trajectory
 
-SUMMARY = "inspect a drafter's or reader's file, or evaluate it on audio"
+SUMMARY = "inspect a drafter's file, or evaluate it on audio"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,9 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     inspect = actions.add_parser("inspect", help="show what the file says of itself")
     evaluate = actions.add_parser("evaluate", help="measure it against the model's own tokens")
     for action in (inspect, evaluate):
-        action.add_argument(
-            "file", type=Path, help="a drafter or reader that `captiond train` made"
-        )
+        action.add_argument("file", type=Path, help="a drafter that `captiond train` made")
     evaluate.add_argument(
         "--audio",
         nargs="+",
@@ -73,29 +71,27 @@ def _evaluate(args: argparse.Namespace, model: str) -> str:
     import torch  # noqa: PLC0415
 
     from model.checkpoints.load import load  # noqa: PLC0415
-    from model.drafting.drafter_files import load_network  # noqa: PLC0415
+    from model.drafting.drafter_files import load_drafter  # noqa: PLC0415
     from model.training.data.corpus import Passage, find  # noqa: PLC0415
     from model.training.data.teacher import Teacher, check_language  # noqa: PLC0415
     from model.training.evaluate import judge  # noqa: PLC0415
-    from model.training.students import plan_of  # noqa: PLC0415
     from model.training.summary import describe_score  # noqa: PLC0415
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     checkpoint = load(model)
     check_language(checkpoint, args.language)
-    network, _ = load_network(args.file, checkpoint)
+    network = load_drafter(args.file, checkpoint).network
     left_out: Counter[str] = Counter()
     found = find(args.audio, language=args.language, use="test", excluded=left_out)
     passages = [Passage((recording,)) for recording in found[: args.limit]]
-    aux_layers, block = plan_of(network)
-    aux_layers = aux_layers or (0,)  # a reader needs none, but a trajectory has some
+    aux_layers = network.architecture.aux_layers
     teacher = Teacher(checkpoint, device=device, rows=8, aux_layers=aux_layers)
     taught = _taught(teacher, passages, args.language, left_out)
     score = judge(checkpoint, network, taught, kept=aux_layers, device=device)
     hours = sum(passage.seconds for passage in passages) / 3600
     reasons = "".join(f"; left out: {count} {reason}" for reason, count in left_out.items())
     encoder_len = f"{len(passages):,} recordings, {hours:.2f} h{reasons}"
-    return f"{encoder_len}\n{describe_score(score, block)}"
+    return f"{encoder_len}\n{describe_score(score, network.architecture.block)}"
 
 
 def _taught(

@@ -10,17 +10,15 @@ from transformers import WhisperConfig
 
 from model.drafting.parallel import spread_aux_layers
 
-Side = Literal["encoder", "decoder"]
-Kind = Literal["parallel", "speech", "reader"]
+Kind = Literal["parallel", "speech"]
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """How to train. layers: the target's blocks from which the network's layers begin.
 
-    kind: "parallel"; "speech" for a Speech-Draft, which has one layer, rotation and both memories:
-    what else is asked of it raises ValueError; or "reader", whose layers begin as blocks of the
-    encoder's, and for which taps, block, anchors and soft mean nothing.
+    kind: "parallel"; or "speech" for a Speech-Draft, which has one layer, rotation and both
+    memories: what else is asked of it raises ValueError.
     coverage: share of the training tokens that the draft vocabulary holds; 1 for the whole
     vocabulary. peak: learning rate. warm_up: share of the steps. soft: see `Student`.
     held_out: share of the first cache's speakers that validation keeps to itself. masked: spans
@@ -55,17 +53,12 @@ class Recipe:
             raise ValueError("a Speech-Draft has one layer, rotation and both memories")
 
 
-def layers_of(config: WhisperConfig, side: Side) -> int:
-    """How many blocks that side of the target has."""
-    return int(config.encoder_layers if side == "encoder" else config.decoder_layers)
-
-
-def last_layers(config: WhisperConfig, count: int = 3, side: Side = "decoder") -> tuple[int, ...]:
-    """The target's last blocks, where networks begin unless told otherwise.
+def last_layers(config: WhisperConfig, count: int = 3) -> tuple[int, ...]:
+    """The target's last decoder blocks, where networks begin unless told otherwise.
 
     A drafter learns fastest from them: they align text and audio.
     """
-    blocks = layers_of(config, side)
+    blocks = int(config.decoder_layers)
     return tuple(range(max(0, blocks - count), blocks))
 
 

@@ -11,8 +11,7 @@ class Score:
     """Rounds of one transcript, or of many (Whisper-Flash A.1).
 
     Round by round: candidates, those accepted, and the tokens emitted: one more, but where an end of
-    transcript was accepted. A drafter's rounds begin behind the prefill, whose one token is none of
-    these; a reading's with the prefill, which verifies it.
+    transcript was accepted. The rounds begin behind the prefill, whose token is none of these.
     """
 
     proposed: tuple[int, ...]

@@ -12,13 +12,13 @@ from torch.nn import functional
 from model.checkpoints.load import Checkpoint
 from model.drafting.speech_draft import SpeechDraft
 from model.training.data.packing import Batch
-from model.training.student import BlockStudent
+from model.training.student import Student
 
 _DECAY = 0.8  # of the loss from step to step: the paper's β
 
 
-class SpeechStudent(BlockStudent):
-    """Batches in, losses or candidates out. soft: see `BlockStudent`."""
+class SpeechStudent(Student):
+    """Batches in, losses or candidates out. soft: see `Student`."""
 
     network: SpeechDraft
 

@@ -1,6 +1,6 @@
 """A network in training: between what the target computed and the target's frozen output head.
 
-What all kinds have in common, what those have that draft in blocks, and the parallel drafter.
+What all kinds have in common, and the parallel drafter.
 """
 
 import math
@@ -13,7 +13,6 @@ from torch.nn import functional
 from model.checkpoints.load import Checkpoint
 from model.drafting.drafter_files import Network
 from model.drafting.parallel import ParallelDrafter
-from model.drafting.speech_draft import SpeechDraft
 from model.training.data.packing import IGNORED, Batch
 from model.training.score import Score, walk
 
@@ -22,59 +21,36 @@ _RULED_OUT = -1e4  # the logit of what may not be emitted; finite, for 0 times i
 
 
 class Student(nn.Module, ABC):
-    """Batches in, losses out (`forward`), or what walking their transcripts comes to."""
+    """Batches in, losses out (`forward`), or what walking their transcripts comes to.
+
+    Every anchor's block is proposed from what stands before it. weights: float32 [block], of the loss
+    of each candidate. soft: share of the loss that is the cross-entropy to the target's own distribution
+    (which needs the target's last block as the last tap) rather than to its greedy token.
+    """
 
     network: Network
     embedding: Tensor
     head: Tensor
     bias: Tensor
-
-    def __init__(self, network: Network, checkpoint: Checkpoint) -> None:
-        super().__init__()
-        self.network = network
-        vocabulary = network.architecture.vocabulary
-        embedding = checkpoint.weights["decoder.embedding.weight"].float()
-        ruled_out = checkpoint.tokens.bias(first=False).clamp(min=_RULED_OUT)
-        ids = slice(None) if vocabulary is None else torch.tensor(vocabulary)
-        for name, tensor in (
-            ("embedding", embedding),
-            ("head", embedding[ids]),
-            ("bias", ruled_out[ids]),
-        ):
-            self.register_buffer(name, tensor, persistent=False)
-
-    @abstractmethod
-    def walk(self, batch: Batch) -> Score:
-        """Of a batch of one transcript, with every possible anchor in it."""
-
-
-class BlockStudent(Student):
-    """A drafter: every anchor's block is proposed from what stands before it.
-
-    weights: float32 [block], of the loss of each candidate. soft: share of the loss that is the
-    cross-entropy to the target's own distribution (which needs the target's last block as the last
-    tap) rather than to its greedy token.
-    """
-
-    network: ParallelDrafter | SpeechDraft
     weights: Tensor
     norm_weight: Tensor
     norm_bias: Tensor
 
     def __init__(
-        self,
-        network: ParallelDrafter | SpeechDraft,
-        checkpoint: Checkpoint,
-        *,
-        weights: Tensor,
-        soft: float,
+        self, network: Network, checkpoint: Checkpoint, *, weights: Tensor, soft: float
     ) -> None:
-        super().__init__(network, checkpoint)
-        assert (
-            not soft or network.architecture.aux_layers[-1] == checkpoint.config.decoder_layers - 1
-        )
+        super().__init__()
+        plan = network.architecture
+        assert not soft or plan.aux_layers[-1] == checkpoint.config.decoder_layers - 1
+        self.network = network
         self._soft = soft
+        embedding = checkpoint.weights["decoder.embedding.weight"].float()
+        ruled_out = checkpoint.tokens.bias(first=False).clamp(min=_RULED_OUT)
+        ids = slice(None) if plan.vocabulary is None else torch.tensor(plan.vocabulary)
         for name, tensor in (
+            ("embedding", embedding),
+            ("head", embedding[ids]),
+            ("bias", ruled_out[ids]),
             ("weights", weights),
             ("norm_weight", checkpoint.weights["decoder.norm.weight"].float()),
             ("norm_bias", checkpoint.weights["decoder.norm.bias"].float()),
@@ -124,8 +100,8 @@ class BlockStudent(Student):
         return walk(self.matches(batch)[0].cpu())
 
 
-class ParallelStudent(BlockStudent):
-    """A parallel drafter. soft: see `BlockStudent`."""
+class ParallelStudent(Student):
+    """A parallel drafter. soft: see `Student`."""
 
     network: ParallelDrafter
 

@@ -7,11 +7,8 @@ import torch
 from model.checkpoints.load import Checkpoint
 from model.drafting.drafter_files import Network
 from model.drafting.parallel import Architecture, ParallelDrafter, from_target
-from model.drafting.reading import Reader, ReaderArchitecture, from_encoder
 from model.drafting.speech_draft import SpeechArchitecture, SpeechDraft
 from model.drafting.speech_draft import from_target as speech_from_target
-from model.engine.engine import BLOCK
-from model.training.reader_student import ReaderStudent
 from model.training.recipe import Recipe
 from model.training.speech_student import SpeechStudent
 from model.training.student import ParallelStudent, Student
@@ -19,25 +16,12 @@ from model.whisper.network import Whisper
 
 
 def student_of(network: Network, checkpoint: Checkpoint, *, soft: float = 0.0) -> Student:
-    """The student whose network it is. soft: see `BlockStudent`."""
+    """The student whose network it is. soft: see `Student`."""
     match network:
         case ParallelDrafter():
             return ParallelStudent(network, checkpoint, soft=soft)
         case SpeechDraft():
             return SpeechStudent(network, checkpoint, soft=soft)
-        case Reader():
-            return ReaderStudent(network, checkpoint)
-        case _:
-            assert_never(network)
-
-
-def plan_of(network: Network) -> tuple[tuple[int, ...], int]:
-    """What a batch for its student is packed with: the blocks that it taps, and most candidates."""
-    match network:
-        case ParallelDrafter() | SpeechDraft():
-            return network.architecture.aux_layers, network.architecture.block
-        case Reader():
-            return (), BLOCK
         case _:
             assert_never(network)
 
@@ -63,11 +47,6 @@ def fresh(recipe: Recipe, checkpoint: Checkpoint, vocabulary: tuple[int, ...] | 
         case "speech":
             plan = SpeechArchitecture(recipe.block, recipe.aux_layers, vocabulary)
             network = speech_from_target(whisper, plan, recipe.layers[0])
-        case "reader":
-            assert vocabulary is not None
-            network = from_encoder(
-                whisper, ReaderArchitecture(len(recipe.layers), vocabulary), recipe.layers
-            )
         case _:
             assert_never(recipe.kind)
     return student_of(network.requires_grad_(), checkpoint, soft=recipe.soft)

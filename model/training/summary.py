@@ -1,6 +1,6 @@
-"""What a drafter or reader learned from and how good it is, as notes in its file, and as text for people.
+"""What a drafter learned from and how good it is, as notes in its file, and as text for people.
 
-Knows no network; the notes are text, so that any reader of safetensors can show them.
+Knows no network; the notes are text, so that whatever opens safetensors can show them.
 """
 
 import json
@@ -84,8 +84,7 @@ def describe_file(path: Path, facts: Mapping[str, str]) -> str:
     architecture = json.loads(facts["architecture"])
     vocabulary = architecture["vocabulary"]
     recipe = json.loads(facts.get("recipe", "{}"))
-    side = "the encoder's " if facts["kind"] == "reader" else ""
-    origin = f" from {side}blocks {_numbers(recipe['layers'])}" if "layers" in recipe else ""
+    origin = f" from blocks {_numbers(recipe['layers'])}" if "layers" in recipe else ""
     lines = {
         "file": f"{path}, {path.stat().st_size / 1e6:.1f} MB",
         "target": f"{facts.get('model', 'not named')}, fingerprint {facts['target']}",
@@ -116,8 +115,6 @@ def describe_file(path: Path, facts: Mapping[str, str]) -> str:
 
 
 def _architecture(kind: str, architecture: Mapping[str, Any], origin: str) -> str:
-    if kind == "reader":
-        return f"reader, {architecture['layers']} layers{origin}"
     sizes = f"{architecture['block']} candidates, taps {_numbers(architecture['aux_layers'])}"
     if kind == "speech":
         return f"Speech-Draft, one layer{origin}, {sizes}"

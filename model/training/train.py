@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from model.checkpoints.load import Checkpoint
-    from model.training.recipe import Recipe, Side
+    from model.training.recipe import Recipe
     from model.training.trainer import Trainer
 
-SUMMARY = "train a drafter or a reader for a model on your own audio"
+SUMMARY = "train a drafter for a model on your own audio"
 
 _PATIENCE = timedelta(hours=12)  # processes of one run may differ so much in their shares' lengths
 _STOPPED = 128 + signal.SIGINT
@@ -31,10 +31,7 @@ _STOPPED = 128 + signal.SIGINT
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's flags."""
     parser.add_argument(
-        "--out",
-        type=Path,
-        required=True,
-        help="folder for the drafter or reader, and all of its training",
+        "--out", type=Path, required=True, help="folder for the drafter, and all of its training"
     )
     parser.add_argument(
         "--data",
@@ -69,31 +66,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_recipe_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kind",
-        choices=("parallel", "speech", "reader"),
+        choices=("parallel", "speech"),
         default="parallel",
-        help="a drafter that names all candidates at once (Whisper-Flash), or one after another "
-        "(EAGLE-ASR's Speech-Draft); or a reader, which proposes the whole text at the start; "
-        "default: %(default)s",
+        help="of a drafter: it names all candidates at once (Whisper-Flash), or one after another "
+        "(EAGLE-ASR's Speech-Draft); default: %(default)s",
     )
     parser.add_argument(
         "--layers",
         type=_numbers,
         metavar="N,…",
-        help="the model's blocks that the layers begin as, the first one being 0: of the decoder, "
-        "for a reader of the encoder (default: the last three; of a Speech-Draft, which has one "
-        "layer, the last)",
+        help="the model's decoder blocks that the layers begin as, the first one being 0 (default: "
+        "the last three; of a Speech-Draft, which has one layer, the last)",
     )
     parser.add_argument("--steps", type=count, default=4000, help="default: %(default)s")
     parser.add_argument(
         "--batch", type=count, default=4, help="passages in a step of a process (default: 4)"
     )
     parser.add_argument(
-        "--anchors", type=count, help="of a drafter: blocks of a passage in a step (default: 16)"
+        "--anchors", type=count, default=16, help="blocks of a passage in a step (default: 16)"
     )
     parser.add_argument(
         "--rate", type=_positive, default=6e-4, help="highest learning rate (default: %(default)s)"
     )
-    parser.add_argument("--block", type=count, help="of a drafter: candidates (default: 8)")
+    parser.add_argument("--block", type=count, default=8, help="candidates (default: 8)")
     parser.add_argument(
         "--coverage",
         type=_coverage,
@@ -104,8 +99,9 @@ def _add_recipe_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--soft",
         type=_share,
-        help="of a drafter: share of the loss that is learned from the model's distributions rather "
-        "than from its choices (default: 0)",
+        default=0.0,
+        help="share of the loss that is learned from the model's distributions rather than from its "
+        "choices (default: 0)",
     )
     parser.add_argument(
         "--masked",
@@ -167,53 +163,43 @@ def _train(args: argparse.Namespace) -> None:
 
 
 def _recipe(args: argparse.Namespace, checkpoint: "Checkpoint") -> "Recipe":
-    """Raises CorpusError for what the model does not have, or what the kind has no use for."""
-    from model.training.data.corpus import CorpusError  # noqa: PLC0415
+    """Raises CorpusError for what the model does not have."""
     from model.training.recipe import Recipe, aux_layers_for, speech_aux_layers  # noqa: PLC0415
 
-    given = {name: getattr(args, name) for name in ("block", "anchors", "soft")}
-    chosen = {name: value for name, value in given.items() if value is not None}
-    layers, soft = _layers(args, checkpoint), chosen.get("soft", 0.0) > 0
-    aux_layers: tuple[int, ...] = ()
-    if args.kind == "parallel":
-        aux_layers = aux_layers_for(checkpoint.config, layers, soft=soft)
-    elif args.kind == "speech":
+    layers, soft = _layers(args, checkpoint), args.soft > 0
+    if args.kind == "speech":
         aux_layers = speech_aux_layers(checkpoint.config, layers[0], soft=soft)
-    elif chosen:
-        raise CorpusError(
-            f"{', '.join(f'--{name}' for name in chosen)}: leave it out, a reader has neither "
-            f"blocks nor soft labels"
-        )
+    else:
+        aux_layers = aux_layers_for(checkpoint.config, layers, soft=soft)
     return Recipe(
         layers=layers,
         aux_layers=aux_layers,
+        block=args.block,
         steps=args.steps,
         batch=args.batch,
+        anchors=args.anchors,
         peak=args.rate,
         coverage=args.coverage,
+        soft=args.soft,
         seed=args.seed,
         kind=args.kind,
         masked=args.masked,
-        **chosen,
     )
 
 
 def _layers(args: argparse.Namespace, checkpoint: "Checkpoint") -> tuple[int, ...]:
     """Blocks that the layers begin as. Raises CorpusError for those that there are not, or too many."""
     from model.training.data.corpus import CorpusError  # noqa: PLC0415
-    from model.training.recipe import last_layers, layers_of  # noqa: PLC0415
+    from model.training.recipe import last_layers  # noqa: PLC0415
 
-    side: Side = "encoder" if args.kind == "reader" else "decoder"
     speech = args.kind == "speech"
-    layers: tuple[int, ...] = args.layers or last_layers(
-        checkpoint.config, 1 if speech else 3, side
-    )
+    layers: tuple[int, ...] = args.layers or last_layers(checkpoint.config, 1 if speech else 3)
     if speech and len(layers) != 1:
         raise CorpusError("--layers: a Speech-Draft begins as one of the model's blocks")
-    blocks = layers_of(checkpoint.config, side)
+    blocks = int(checkpoint.config.decoder_layers)
     if not all(0 <= layer < blocks for layer in layers):
         raise CorpusError(
-            f"--layers: {checkpoint.name} has the {side} blocks 0 to {blocks - 1}, "
+            f"--layers: {checkpoint.name} has the decoder blocks 0 to {blocks - 1}, "
             f"not {', '.join(map(str, layers))}"
         )
     return layers
@@ -226,7 +212,6 @@ def _distil(
     from model.training.data.cache import note_left_out  # noqa: PLC0415
     from model.training.data.corpus import find, join  # noqa: PLC0415
     from model.training.data.distil import distil  # noqa: PLC0415
-    from model.training.recipe import aux_layers_for, last_layers  # noqa: PLC0415
 
     left_out: Counter[str] = Counter()
     recordings = [
@@ -243,9 +228,7 @@ def _distil(
         cache,
         device=state.device,
         language=args.language,
-        # A reader needs none; what is kept for a drafter serves both.
-        aux_layers=recipe.aux_layers
-        or aux_layers_for(checkpoint.config, last_layers(checkpoint.config), soft=False),
+        aux_layers=recipe.aux_layers,
         seed=args.seed if args.perturb else None,
         share=(state.process_index, state.num_processes),
     )
@@ -261,20 +244,19 @@ def _finish(
     device: Any,
 ) -> None:
     """Measure the best network on all that was held out, and write it with its notes."""
-    from model.drafting.drafter_files import load_network, read_metadata, save_network  # noqa: PLC0415
+    from model.drafting.drafter_files import load_drafter, read_metadata, save_network  # noqa: PLC0415
     from model.training.data import cache  # noqa: PLC0415
     from model.training.data.files import replacing  # noqa: PLC0415
     from model.training.evaluate import judge  # noqa: PLC0415
-    from model.training.students import plan_of  # noqa: PLC0415
     from model.training.summary import data_notes, describe_file, score_notes  # noqa: PLC0415
 
     best = args.out / "best.safetensors"
-    network, noted, splits = load_network(best, checkpoint)[0], read_metadata(best), trainer.splits
+    network, noted = load_drafter(best, checkpoint).network, read_metadata(best)
+    splits = trainer.splits
     trajectories = (cache.read(entry) for entry in splits.held_out)
     score = judge(checkpoint, network, trajectories, kept=splits.facts.aux_layers, device=device)
     excluded = sum((cache.excluded(directory) for directory in caches), Counter[str]())
-    kind = "-reader" if args.kind == "reader" else ""
-    path = args.out / f"{checkpoint.name.rpartition('/')[2]}{kind}.safetensors"
+    path = args.out / f"{checkpoint.name.rpartition('/')[2]}.safetensors"
     notes = {"recipe": noted["recipe"], "step": noted["step"], "model": checkpoint.name}
     notes |= data_notes(splits.training, excluded) | score_notes(score, splits.held_out)
     notes["command"] = shlex.join(["captiond", *sys.argv[1:]])
@@ -283,7 +265,7 @@ def _finish(
             temporary,
             network,
             target=checkpoint.fingerprint,
-            acceptance=score.acceptance(plan_of(network)[1]),
+            acceptance=score.acceptance(network.architecture.block),
             notes=notes,
         )
     sys.stdout.write(f"{describe_file(path, read_metadata(path))}\n")

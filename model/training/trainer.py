@@ -6,7 +6,6 @@ Every draw is a function of (seed, step), so that a resumed run is the uninterru
 import json
 import logging
 import pickle
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -30,7 +29,7 @@ from model.training.evaluate import score
 from model.training.recipe import Recipe
 from model.training.score import Score
 from model.training.student import rate
-from model.training.students import fresh, plan_of
+from model.training.students import fresh
 
 _LOADERS = 4  # processes that read ahead for a GPU
 
@@ -100,12 +99,7 @@ class Trainer:
         """Chosen once for a run: a cache may have grown since it began."""
         path = self._directory / "vocabulary.json"
         if not path.exists():
-            counts, every = self.splits.counts(), None
-            if self._recipe.kind == "reader":  # which writes no ends of transcripts
-                eot = self._checkpoint.tokens.eot
-                every = tuple(range(eot))
-                counts = Counter({token: n for token, n in counts.items() if token < eot})
-            chosen = draft_vocabulary(counts, self._recipe.coverage) or every
+            chosen = draft_vocabulary(self.splits.counts(), self._recipe.coverage)
             replace_text(path, json.dumps(chosen))
         known = json.loads(path.read_text(encoding="utf-8"))
         return None if known is None else tuple(known)
@@ -212,7 +206,7 @@ class Trainer:
                 temporary,
                 self._student.network,
                 target=self._checkpoint.fingerprint,
-                acceptance=now.acceptance(plan_of(self._student.network)[1]),
+                acceptance=now.acceptance(self._student.network.architecture.block),
                 notes={"recipe": json.dumps(asdict(self._recipe)), "step": str(self._done)},
             )
 

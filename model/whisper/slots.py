@@ -15,8 +15,8 @@ from model.whisper.network import Cache, Whisper
 class Slots:
     """The device's side of the rows, by slot; allocated once.
 
-    lengths: cached positions. states: encoder states to hear; spoken: how many of those drafters and
-    readers hear. anchors: the newest emitted token. emitted: tokens of the transcript so far, of which
+    lengths: cached positions. states: encoder states to hear; spoken: how many of those a drafter
+    hears. anchors: the newest emitted token. emitted: tokens of the transcript so far, of which
     `forced` were given and not chosen. All int64 [slots], as are seeds; temperatures are float32.
     """
 

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from model.checkpoints.load import load
-from model.drafting.drafter_files import Trained, TrainedReader, bundled, load_drafter, load_reader
+from model.drafting.drafter_files import Trained, bundled, load_drafter
 from model.drafting.previous_text import PreviousText, Proposer
 from model.engine.engine import Engine
 from model.engine.rejection_sampler import DRAFT, accept, sample, uniform, warm_softmax
@@ -221,20 +221,13 @@ def compare(plain: Drawn, speculative: Drawn) -> tuple[float, int, float]:
 def bundled_networks(model: str, precision: Precision, files: int) -> dict[str, Any]:
     """What the bundled networks do, at T = 0, over test-other and `files` others."""
     checkpoint = load(model)
-    drafts, reads = bundled(checkpoint), bundled(checkpoint, reads=True)
-    drafter = None if drafts is None else load_drafter(drafts, checkpoint)
-    reader = None if reads is None else load_reader(reads, checkpoint)
 
-    def engine(drafter: Trained | None, reader: TrainedReader | None) -> Engine:
-        return Engine(checkpoint, slots=8, drafter=drafter, reader=reader, precision=precision)
+    def engine(drafter: Trained | None) -> Engine:
+        return Engine(checkpoint, slots=8, drafter=drafter, precision=precision)
 
-    engines = {"plain": engine(None, None)}
-    if drafter is not None:
-        engines["drafter"] = engine(drafter, None)
-    if reader is not None:
-        engines["reader"] = engine(None, reader)
-    if drafter is not None and reader is not None:
-        engines["both"] = engine(drafter, reader)
+    engines = {"plain": engine(None)}
+    if (file := bundled(checkpoint)) is not None:
+        engines["drafter"] = engine(load_drafter(file, checkpoint))
     every = [one for one in recordings(language="en") if one.seconds <= 30]
     first = [one for one in every if one.name.startswith("librispeech_testother")]
     others = [one for one in every if one not in first]

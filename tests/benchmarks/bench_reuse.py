@@ -1,6 +1,6 @@
 """What a right draft is worth: live partials and finals, with the last hypothesis reused and without.
 
-    python -m tests.benchmarks.bench_reuse [--model base] [--files N] [--reader FILE]
+    python -m tests.benchmarks.bench_reuse [--model base] [--files N] [--drafter FILE]
 
 Each LibriSpeech test-other recording is decoded as it would be live: a partial every half second on
 the fitted window, then the final on the full one. All ways in one run, file by file in turn; the
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.checkpoints.load import load
-from model.drafting.drafter_files import choose, load_drafter, load_reader
+from model.drafting.drafter_files import choose, load_drafter
 from model.engine.engine import Engine
 from model.engine.requests import Request
 from model.whisper.mel import SAMPLE_RATE
@@ -72,21 +72,14 @@ class Way:
         return tokens
 
 
-def ways(model: str, drafts: str, reads: str) -> dict[str, Way]:
-    """Without and with reuse; and with trained networks, where there are any."""
+def ways(model: str, drafter: str) -> dict[str, Way]:
+    """Without and with reuse; and with a trained drafter, where there is one."""
     checkpoint = load(model)
     plain = Engine(checkpoint, slots=1)
     made = {"plain": Way(plain, reuses=False), "reused": Way(plain, reuses=True)}
-    files = choose(drafts, checkpoint), choose(reads, checkpoint, reads=True)
-    drafter = None if files[0] is None else load_drafter(files[0], checkpoint)
-    reader = None if files[1] is None else load_reader(files[1], checkpoint)
-    if reader is not None:
-        made["reused and read"] = Way(Engine(checkpoint, slots=1, reader=reader), reuses=True)
-    if drafter is not None:
-        made["reused and drafted"] = Way(Engine(checkpoint, slots=1, drafter=drafter), reuses=True)
-    if reader is not None and drafter is not None:
-        both = Engine(checkpoint, slots=1, reader=reader, drafter=drafter)
-        made["reused, read and drafted"] = Way(both, reuses=True)
+    if (file := choose(drafter, checkpoint)) is not None:
+        drafted = Engine(checkpoint, slots=1, drafter=load_drafter(file, checkpoint))
+        made["reused and drafted"] = Way(drafted, reuses=True)
     return made
 
 
@@ -95,10 +88,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="base")
     parser.add_argument("--files", type=int)
-    for flag in ("--drafter", "--reader"):
-        parser.add_argument(flag, default="auto", help="as `captiond serve` takes it")
+    parser.add_argument("--drafter", default="auto", help="as `captiond serve` takes it")
     args = parser.parse_args()
-    each = ways(args.model, args.drafter, args.reader)
+    each = ways(args.model, args.drafter)
     for way in each.values():
         way.engine.warm_up()
     tallies = {name: {"partial": Tally(), "final": Tally()} for name in each}

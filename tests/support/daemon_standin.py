@@ -1,6 +1,6 @@
 """A scripted daemon as a program: real sockets and signals, no engine.
 
-    python -P -m tests.support.daemon_standin FATE --drafter auto --reader auto --host 127.0.0.1 --port 0
+    python -P -m tests.support.daemon_standin FATE --drafter auto --host 127.0.0.1 --port 0
         --model TEXT --log-level info
 
 Where the demo names a model, TEXT is what this daemon hears: finals, with / between them. FATE says
@@ -90,7 +90,6 @@ def main() -> int:
     parser.add_argument("--host", required=True)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--drafter", choices=["auto", "none"], required=True)
-    parser.add_argument("--reader", choices=["auto", "none"], required=True)
     parser.add_argument("--model", required=True)
     parser.add_argument("--log-level", choices=["info"], required=True)
     args = parser.parse_args()

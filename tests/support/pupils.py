@@ -12,7 +12,7 @@ from model.training.data.packing import (
 )
 from model.training.data.teacher import Trajectory
 from model.training.speech_student import SpeechStudent
-from model.training.student import BlockStudent, ParallelStudent
+from model.training.student import ParallelStudent, Student
 from model.whisper.network import Whisper
 from tests.support.lessons import AUX_LAYERS, CPU
 from tests.support.tiny import CHECKPOINT
@@ -37,7 +37,7 @@ def trajectory(length: int, states: int = 50, seed: int = 0) -> Trajectory:
     )
 
 
-def packed(pupil: BlockStudent, one: Trajectory, anchors: list[int]) -> torch.Tensor:
+def packed(pupil: Student, one: Trajectory, anchors: list[int]) -> torch.Tensor:
     """Logits [anchors, block, vocabulary]."""
     batch = pack([one], [anchors], kept=AUX_LAYERS, wanted=AUX_LAYERS, block=4, lookup=EVERY)
     with torch.no_grad():
@@ -60,7 +60,7 @@ def batch(vocabulary: tuple[int, ...] | None = None) -> Batch:
 
 
 @torch.no_grad()
-def loss_by_hand(pupil: BlockStudent, lesson: Batch, weights: list[float]) -> float:
+def loss_by_hand(pupil: Student, lesson: Batch, weights: list[float]) -> float:
     """The weighted mean over all labels that count, one by one."""
     logits = pupil.logits(lesson).double()
     above = below = 0.0

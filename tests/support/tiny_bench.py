@@ -21,7 +21,6 @@ PLAN = Plan(
     chance=0.9,
     block=4,
     drafter=None,
-    reader=None,
     assistant=None,
 )
 

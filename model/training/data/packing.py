@@ -24,8 +24,7 @@ class Batch:
     `audible` [rows, m] counts. anchors: int64 [rows, a], token ids; places: [rows, a], positions.
     past: bool [rows, a, n]: history strictly before the anchor. labels: int64 [rows, a, block],
     what follows each anchor, as indices into the draft vocabulary, or `IGNORED`. tokens: int64
-    [rows, n + 1], ids of all that stands there, openings included; 0 behind the end. text: int64
-    [rows, t], what was emitted, as indices into the draft vocabulary, or `IGNORED`.
+    [rows, n + 1], ids of all that stands there, openings included; 0 behind the end.
     """
 
     features: Tensor
@@ -36,7 +35,6 @@ class Batch:
     past: Tensor
     labels: Tensor
     tokens: Tensor
-    text: Tensor
 
     def to(self, device: torch.device) -> "Batch":
         """The same on `device`."""
@@ -106,9 +104,4 @@ def pack(
         past=torch.arange(n) < places[..., None],
         labels=labels,
         tokens=tokens.clamp(min=0),
-        text=pad_sequence(
-            [lookup[t.tokens[t.prompt_len :]] for t in trajectories],
-            batch_first=True,
-            padding_value=IGNORED,
-        ),
     )

@@ -1,4 +1,4 @@
-"""What the frozen target says of audio, with all that a drafter or reader is to learn from.
+"""What the frozen target says of audio, with all that a drafter is to learn from.
 
 Greedy decoding by the engine's own phases, without proposals, while a recorder stands where the
 drafter would: so that states and features are those that a drafter sees when it serves
