@@ -1,6 +1,6 @@
 from model.bench.passes import CUT, ROWS, TOKENS, passes
 from model.checkpoints.random_weights import random_checkpoint, shape_config
-from tests.test_random_weights import SMALL
+from tests.support.tiny import SMALL
 
 
 def test_every_pass_is_timed() -> None:

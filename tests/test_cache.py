@@ -10,7 +10,8 @@ import torch
 from model.training.data import cache
 from model.training.data.cache import CacheError, CacheMetadata
 from model.training.data.distil import teach
-from tests.support.lessons import AUX_LAYERS, CHECKPOINT, fill, passages, teacher
+from tests.support.lessons import AUX_LAYERS, fill, passages, teacher
+from tests.support.tiny import CHECKPOINT
 
 FACTS = CacheMetadata(CHECKPOINT.fingerprint, "tiny", AUX_LAYERS, "en", "a list", 3)
 

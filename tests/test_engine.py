@@ -9,39 +9,18 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
-from model.checkpoints.load import Checkpoint, ModelError
+from model.checkpoints.load import ModelError
 from model.checkpoints.load import load as load_checkpoint
 from model.drafting.drafter_files import Trained
-from model.drafting.parallel import Architecture, from_target, spread_aux_layers
 from model.drafting.previous_text import PreviousText, Proposer
-from model.drafting.speech_draft import SpeechArchitecture
-from model.drafting.speech_draft import from_target as speech_from_target
 from model.engine import runner
 from model.engine.engine import Engine
 from model.engine.requests import Failure, Hypothesis, Request
-from model.whisper.network import Whisper
 from tests.support.oracles import Adversary, Guesser, Oracle, run_shuffled
-from tests.support.tiny import changed, tiny_checkpoint
-
-CHECKPOINT = tiny_checkpoint()
-
-
-def noise(seed: int, samples: int = 8000) -> NDArray[np.float32]:
-    return np.random.default_rng(seed).uniform(-1, 1, samples).astype(np.float32)
-
-
-REQUESTS = [
-    Request(
-        noise(i, 2 + 1500 * i),
-        language=("en", None, ("de", "es"))[i % 3],
-        prompt=("", "as before")[i % 2],
-        temperature=(0.0, 0.8)[i % 4 == 3],
-        seed=i,
-    )
-    for i in range(12)
-]
+from tests.support.tiny import CHECKPOINT, changed, tiny_checkpoint
+from tests.support.tiny_drafters import tiny_drafter, tiny_speech_draft
+from tests.support.utterances import GREEDY, REQUESTS, WARM, noise
 
 
 def alone(request: Request) -> Hypothesis:
@@ -243,13 +222,6 @@ def test_an_unknown_model_is_an_error_in_words() -> None:
         load_checkpoint("enormous")
 
 
-GREEDY = [
-    Request(noise(100 + i, 2 + 1200 * i), language="en", prompt=("", "before")[i % 2])
-    for i in range(12)
-]
-WARM = [replace(request, temperature=0.7, seed=i) for i, request in enumerate(GREEDY[::2])]
-
-
 def plainly(requests: list[Request]) -> dict[int, tuple[int, ...]]:
     """Each request's tokens, one target pass a token."""
     results = Engine(CHECKPOINT, slots=1, proposer=lambda _: None).transcribe(requests)
@@ -298,37 +270,6 @@ def test_static_shapes_change_no_token(name: str, slots: int) -> None:
 
 
 CUT = tuple(range(0, 200, 2))
-
-
-def tiny_drafter(
-    vocabulary: tuple[int, ...] | None = None,
-    *,
-    checkpoint: Checkpoint = CHECKPOINT,
-    block: int = 8,
-) -> Trained:
-    """Untrained, but begun from the target's own blocks, so that some proposals hold."""
-    torch.manual_seed(3)
-    architecture = Architecture(2, block, spread_aux_layers(2), vocabulary)
-    network = from_target(whisper_of(checkpoint), architecture, blocks=(0, 1))
-    return Trained("tiny", network, (0.5,) * block)
-
-
-def tiny_speech_draft(
-    vocabulary: tuple[int, ...] | None = None,
-    *,
-    checkpoint: Checkpoint = CHECKPOINT,
-    block: int = 8,
-) -> Trained:
-    """The same, but autoregressive."""
-    architecture = SpeechArchitecture(block, (0, 1), vocabulary)
-    network = speech_from_target(whisper_of(checkpoint), architecture, block=1)
-    return Trained("tiny", network, (0.5,) * block)
-
-
-def whisper_of(checkpoint: Checkpoint) -> Whisper:
-    return Whisper.from_weights(
-        checkpoint.config, checkpoint.weights, torch.device("cpu"), torch.float32
-    )
 
 
 both_drafters = pytest.mark.parametrize(

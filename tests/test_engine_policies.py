@@ -11,8 +11,10 @@ from model.engine.requests import SURE, Hypothesis, Request
 from model.engine.sequence import Sequence
 from model.whisper.mel import LogMel
 from model.whisper.network import Cache, Whisper
-from tests.support.tiny import changed, tiny_checkpoint
-from tests.test_engine import ALONE, CHECKPOINT, REQUESTS, alone, noise, tiny_drafter
+from tests.support.tiny import CHECKPOINT, changed, tiny_checkpoint
+from tests.support.tiny_drafters import tiny_drafter
+from tests.support.utterances import REQUESTS, noise
+from tests.test_engine import ALONE, alone
 
 
 def test_a_bad_ladder_or_expectation_is_refused() -> None:

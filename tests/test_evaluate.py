@@ -13,9 +13,9 @@ from model.training.data.packing import IGNORED, draw_anchors, lookup_of, pack
 from model.training.data.teacher import Trajectory
 from model.training.evaluate import judge
 from model.training.student import Student
-from tests.support.lessons import AUX_LAYERS, CHECKPOINT, CPU, noise, passages, teacher
-from tests.test_speech_student import student as speech_student
-from tests.test_student import student
+from tests.support.lessons import AUX_LAYERS, CPU, noise, passages, teacher
+from tests.support.pupils import parallel_student, speech_student
+from tests.support.tiny import CHECKPOINT
 
 
 def trained(pupil: Student, taught: list[Trajectory]) -> Student:
@@ -32,7 +32,7 @@ def trained(pupil: Student, taught: list[Trajectory]) -> Student:
     return pupil
 
 
-@pytest.mark.parametrize("make", [student, speech_student], ids=["parallel", "speech"])
+@pytest.mark.parametrize("make", [parallel_student, speech_student], ids=["parallel", "speech"])
 def test_the_walk_is_what_the_engine_does(
     tmp_path: Path, make: Callable[[tuple[int, ...]], Student], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -59,12 +59,12 @@ def test_the_walk_is_what_the_engine_does(
 
 def test_silence_is_worth_no_rounds() -> None:
     """No trajectories, no figures, no error."""
-    score = judge(CHECKPOINT, student().network, [], kept=AUX_LAYERS, device=CPU)
+    score = judge(CHECKPOINT, parallel_student().network, [], kept=AUX_LAYERS, device=CPU)
     assert (score.rounds, score.tau) == (0, 0.0)
 
 
 def test_an_untrained_drafter_is_measured_as_such() -> None:
     (one,) = teacher().trajectories([noise(3)], "en")
-    score = judge(CHECKPOINT, student().network, [one], kept=AUX_LAYERS, device=CPU)
+    score = judge(CHECKPOINT, parallel_student().network, [one], kept=AUX_LAYERS, device=CPU)
     assert score.tokens == len(one.tokens) - one.prompt_len - 1
     assert score.tau == pytest.approx(score.tokens / score.rounds)

@@ -15,7 +15,7 @@ from model.engine.phases import Phases
 from model.whisper.network import Whisper
 from model.whisper.slots import Slots
 from tests.support.tiny import tiny_checkpoint
-from tests.test_engine import tiny_drafter, tiny_speech_draft
+from tests.support.tiny_drafters import tiny_drafter, tiny_speech_draft
 
 CHECKPOINT = tiny_checkpoint()
 ROWS = 3

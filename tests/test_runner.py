@@ -10,7 +10,7 @@ from model.engine.engine import Engine
 from model.engine.requests import Request
 from model.engine.runner import Runner
 from tests.support.tiny import tiny_checkpoint
-from tests.test_engine import tiny_drafter
+from tests.support.tiny_drafters import tiny_drafter
 
 CHECKPOINT = tiny_checkpoint(max_source_positions=1500)
 

@@ -16,7 +16,7 @@ from model.drafting.speech_draft import SpeechDraft
 from model.training import trainer
 from model.training.data import cache
 from tests.support.lessons import noise
-from tests.test_load import save_transformers
+from tests.support.tiny_files import save_transformers
 
 Capture = pytest.CaptureFixture[str]
 

@@ -15,7 +15,8 @@ from model.training.data.trajectories import (
     draft_vocabulary,
     epoch_batches,
 )
-from tests.support.lessons import CHECKPOINT, RECIPE, fill, passage, passages
+from tests.support.lessons import RECIPE, fill, passage, passages
+from tests.support.tiny import CHECKPOINT
 
 EVERY = lookup_of(None, CHECKPOINT.config.vocab_size)
 

@@ -1,9 +1,11 @@
 """Audio to learn from, made of noise, and what the tiny target makes of it: for tests of training."""
 
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+import pytest
 import soundfile
 import torch
 from numpy.typing import NDArray
@@ -13,9 +15,11 @@ from model.training.data.corpus import Passage, Recording, listing
 from model.training.data.distil import teach
 from model.training.data.teacher import Teacher
 from model.training.recipe import Recipe
-from tests.support.tiny import tiny_checkpoint
+from tests.support.tiny import CHECKPOINT
 
-CHECKPOINT = tiny_checkpoint()
+needs_hibari = pytest.mark.skipif(
+    find_spec("hibari") is None, reason="hibari-tts is not installed (extra training)"
+)
 CPU = torch.device("cpu")
 AUX_LAYERS = (0, 1)
 RECIPE = Recipe(
