@@ -147,9 +147,9 @@ def test_silence_behind_the_speech_is_not_heard() -> None:
     stage = Stage([6])
     stage.slots.audio_len[0] = 60
     before = stage.draft()[1].clone()
-    stage.drafter._cache.cross_values[:, 0, :, 60:] += 9.0
+    stage.drafter.cache.cross_values[:, 0, :, 60:] += 9.0
     assert torch.equal(stage.draft()[1], before)
-    stage.drafter._cache.cross_values[:, 0, :, 59] += 9.0
+    stage.drafter.cache.cross_values[:, 0, :, 59] += 9.0
     assert not torch.allclose(stage.draft()[1], before, atol=1e-3)
 
 

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from model.checkpoints.load import load
-from model.drafting.previous_text import PreviousText, Proposer
+from model.drafting.interface import Proposer
+from model.drafting.previous_text import PreviousText
 from model.engine.engine import Engine
 from model.engine.requests import Hypothesis, Request
 from model.whisper.kernels import LinearGelu

@@ -18,7 +18,6 @@ from model.bench.contenders import (
     EngineUnderTest,
     Truth,
     again,
-    capture,
     greedy,
     simulated,
     truth_of,
@@ -37,6 +36,8 @@ from model.drafting.drafter_files import load_drafter
 from model.engine.build import check_int8
 from model.engine.engine import Engine
 from model.engine.requests import check_languages
+from model.engine.warm_up import Measure, capture
+from model.whisper.measure import median_seconds
 from model.whisper.quantised import Precision
 
 ENGINES = (
@@ -85,7 +86,7 @@ class Plan:
 class Benchmark:
     """Everything that a section may run, made when it is first wanted.
 
-    scratch: a directory for joined weights. Raises BenchError for a language that the model lacks.
+    scratch: a directory for joined weights. measure: times the passes that a paced engine chooses by. Raises BenchError for a language that the model lacks.
     """
 
     checkpoint: Checkpoint
@@ -93,6 +94,7 @@ class Benchmark:
     plan: Plan
     scratch: Path
     tell: Callable[[str], None]
+    measure: Measure = median_seconds
     _contenders: dict[str, Contender | Absent] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -157,9 +159,9 @@ class Benchmark:
             precision=precision or plan.precision,
         )
         if adaptive:
-            engine.warm_up()
+            engine.warm_up(self.measure)
         else:
-            capture(engine)
+            capture(engine.runner, engine.slots)
         return EngineUnderTest.of(engine)
 
     def contender(self, name: str, batch: int) -> Contender:

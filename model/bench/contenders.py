@@ -13,9 +13,11 @@ from model.bench.clips import BenchError, Clip
 from model.bench.oracle import Simulated
 from model.bench.paired_runs import Transcription
 from model.checkpoints.load import Checkpoint
-from model.drafting.previous_text import PreviousText, Proposer
+from model.drafting.interface import Proposer
+from model.drafting.previous_text import PreviousText
 from model.engine.engine import Engine
 from model.engine.requests import Hypothesis, Request
+from model.engine.warm_up import capture
 from model.whisper.mel import LogMel
 from model.whisper.quantised import Precision
 
@@ -51,19 +53,13 @@ class EngineUnderTest:
             static=static,
             precision=precision,
         )
-        capture(engine)
+        capture(engine.runner, engine.slots)  # nothing is captured while a clock runs
         return cls(engine, proposers)
 
     @classmethod
     def of(cls, engine: Engine) -> "EngineUnderTest":
         """An engine that proposes by itself."""
         return cls(engine, {})
-
-
-def capture(engine: Engine) -> None:
-    """Capture what the engine will replay, so that nothing is captured while a clock runs."""
-    if engine.runner.static:
-        engine.runner.capture(engine.slots)
 
 
 def _nothing(_clip: Clip) -> Proposer | None:

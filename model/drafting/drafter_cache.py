@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
-from model.engine.phases import Choose
+from model.drafting.interface import Choose
 from model.whisper.kernels import FEW_ROWS, pack
 from model.whisper.network import Cache, Whisper
 from model.whisper.quantised import missing_instructions, quantise
@@ -40,7 +40,8 @@ class Plan(Protocol):
 class DrafterCache:
     """What drafters over slots share: aux layers, block, the head, keys and values for every slot.
 
-    With the rest of `model.engine.phases.Drafter` it is one. bias: the token rules, [vocabulary].
+    With the rest of `model.drafting.interface.Drafter` it is one. bias: the token rules, [vocabulary]. cache:
+    what `hear` and `remember` made, [layers, slots, …].
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class DrafterCache:
             return decoder.positions.new_zeros(shape)
 
         text, audio = config.max_target_positions + plan.block + 1, config.max_source_positions
-        self._cache = Cache(zeros(text), zeros(text), zeros(audio), zeros(audio))
+        self.cache = Cache(zeros(text), zeros(text), zeros(audio), zeros(audio))
         self._ids: Tensor | None = None
         self._bias = bias
         self._head: nn.Module = decoder.head
@@ -69,35 +70,35 @@ class DrafterCache:
 
     def move(self, source: int, target: int, positions: int, states: int) -> None:
         """Copy the first `positions` and `states` of slot `source` over slot `target`."""
-        self._cache.move(source, target, positions, states)
+        self.cache.move(source, target, positions, states)
 
     def clear(self, first: int, last: int) -> None:
         """Zero slots first … last - 1."""
-        self._cache.rows(first, last).clear()
+        self.cache.rows(first, last).clear()
 
     def _keep_encoder(self, pairs: list[tuple[Tensor, Tensor]], first: int) -> None:
         """Acoustic keys and values of each layer, for the slots from `first` on."""
         for index, (k, v) in enumerate(pairs):
             last, m = first + len(k), k.shape[2]
-            self._cache.cross_keys[index, first:last, :, :m].copy_(k)
-            self._cache.cross_values[index, first:last, :, :m].copy_(v)
+            self.cache.cross_keys[index, first:last, :, :m].copy_(k)
+            self.cache.cross_values[index, first:last, :, :m].copy_(v)
 
     def _keep_text(self, index: int, k: Tensor, v: Tensor, positions: Tensor, first: int) -> None:
         """Keys and values [rows, n, heads, head width] of layer `index` at positions [rows, n]."""
         rows = torch.arange(first, first + len(k), device=k.device)[:, None]
-        self._cache.self_keys[index][rows, :, positions] = k
-        self._cache.self_values[index][rows, :, positions] = v
+        self.cache.self_keys[index][rows, :, positions] = k
+        self.cache.self_values[index][rows, :, positions] = v
 
     def _text(self, index: int, rows: int, kv_len: int) -> tuple[Tensor, Tensor]:
         """The first `reach` positions of layer `index` in slots 0 … rows - 1."""
-        cache = self._cache
+        cache = self.cache
         return cache.self_keys[index, :rows, :, :kv_len], cache.self_values[
             index, :rows, :, :kv_len
         ]
 
     def _encoder_len(self, index: int, rows: int, encoder_len: int) -> tuple[Tensor, Tensor]:
         """What layer `index` hears in slots 0 … rows - 1."""
-        cache = self._cache
+        cache = self.cache
         return cache.cross_keys[index, :rows, :, :encoder_len], cache.cross_values[
             index, :rows, :, :encoder_len
         ]

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers import WhisperConfig
 
 from model.drafting.drafter_cache import DrafterCache, frozen_copy
-from model.engine.phases import Choose
+from model.drafting.interface import Choose
 from model.whisper.kernels import LinearGelu
 from model.whisper.mel import SAMPLE_RATE, SAMPLES_PER_STATE
 from model.whisper.network import Attention, CrossAttention, Whisper
@@ -207,7 +207,7 @@ class ParallelDrafter(nn.Module):
 class SlotDrafter(DrafterCache):
     """A parallel drafter over slots: its network, and the history and audio of every slot.
 
-    Satisfies `model.engine.phases.Drafter`. The network's products are packed where the target's are.
+    Satisfies `model.drafting.interface.Drafter`. The network's products are packed where the target's are.
     """
 
     def __init__(

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from transformers import WhisperConfig
 
 from model.drafting.drafter_cache import DrafterCache, frozen_copy
+from model.drafting.interface import Choose
 from model.drafting.parallel import DrafterLayer, angles, entering, rotate
-from model.engine.phases import Choose
 from model.whisper.network import Whisper
 from model.whisper.slots import Slots
 
@@ -94,7 +94,7 @@ class SpeechDraft(nn.Module):
 class SlotSpeechDraft(DrafterCache):
     """A Speech-Draft over slots: its network, and the entries and audio of every slot.
 
-    Satisfies `model.engine.phases.Drafter`. A target pass writes the entries of its positions, from the
+    Satisfies `model.drafting.interface.Drafter`. A target pass writes the entries of its positions, from the
     target's own features, over what drafting wrote there. Those of rejected candidates stand at or
     behind the next anchor, where the next draft or pass writes before anything looks.
     """
@@ -105,7 +105,7 @@ class SlotSpeechDraft(DrafterCache):
         super().__init__(network.architecture, whisper, bias, slots, layers=1, packed=packed)
         self._network = frozen_copy(network, whisper, packed=packed)
         # At index p the fused features of position p - 1; before the first position they are 0.
-        length, width = self._cache.self_keys.shape[3] + 1, whisper.config.d_model
+        length, width = self.cache.self_keys.shape[3] + 1, whisper.config.d_model
         self._fused = whisper.decoder.positions.new_zeros(slots, length, width)
 
     def encode(self, states: Tensor, first: int) -> None:

@@ -152,7 +152,7 @@ def heard_in_tests(checkpoint: Checkpoint, folder: Path) -> dict[str, Heard]:
 def held_out(real: Path, recipe: Recipe) -> Heard:
     """A spread of what the speakers say whom that cache keeps out of every training."""
     splits = TrajectorySplits([real], replace(recipe, validation=HELD_OUT))
-    return Heard(splits.validation, splits.facts.aux_layers)
+    return Heard(splits.validation, splits.metadata.aux_layers)
 
 
 def facts_of(score: Score) -> CacheMetadata:

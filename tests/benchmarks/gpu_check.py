@@ -31,7 +31,7 @@ from model.bench.paired_runs import Track, Transcription, rounds_of, run_paired,
 from model.bench.report import machine
 from model.checkpoints.load import Checkpoint
 from model.checkpoints.random_weights import random_checkpoint, shape_config
-from model.engine.runner import BUCKETS
+from model.engine.batch_sizes import BUCKETS
 from model.whisper.measure import timed
 from model.whisper.mel import SAMPLE_RATE, SAMPLES_PER_STATE
 from model.whisper.network import Cache

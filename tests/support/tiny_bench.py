@@ -9,6 +9,7 @@ from model.bench.clips import Clip
 from model.drafting.drafter_files import save_network
 from model.drafting.parallel import Architecture, from_target
 from model.whisper.network import Whisper
+from tests.support.references import one_second
 from tests.support.tiny import CHECKPOINT
 
 PLAN = Plan(
@@ -39,7 +40,7 @@ def clips(count: int = 5) -> list[Clip]:
 
 def field(tmp_path: Path, plan: Plan = PLAN) -> Benchmark:
     """The tiny model over five clips."""
-    return Benchmark(CHECKPOINT, clips(), plan, tmp_path, lambda _: None)
+    return Benchmark(CHECKPOINT, clips(), plan, tmp_path, lambda _: None, one_second)
 
 
 def save_tiny_drafter(path: Path) -> Path:
@@ -51,5 +52,5 @@ def save_tiny_drafter(path: Path) -> Path:
         CHECKPOINT.weights["decoder.positions"].dtype,
     )
     network = from_target(whisper, Architecture(1, 4, (0, 1)), (1,))
-    save_network(path, network, target=CHECKPOINT.fingerprint, acceptance=[0.5] * 4)
+    save_network(path, network, target=CHECKPOINT.fingerprint, acceptance=[0.9] * 4)
     return path

@@ -1,5 +1,6 @@
 """Untrained drafters of the tiny Whisper."""
 
+import pytest
 import torch
 
 from model.checkpoints.load import Checkpoint
@@ -52,3 +53,8 @@ def tiny_parallel(vocabulary: tuple[int, ...] | None = None) -> ParallelDrafter:
     return from_target(
         whisper_of(CHECKPOINT), Architecture(2, 4, (0, 1), vocabulary), blocks=(0, 1)
     )
+
+
+both_drafters = pytest.mark.parametrize(
+    "drafter", [tiny_drafter, tiny_speech_draft], ids=["parallel", "speech"]
+)
