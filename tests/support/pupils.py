@@ -30,7 +30,7 @@ def trajectory(length: int, states: int = 50, seed: int = 0) -> Trajectory:
     tokens[-1] = CHECKPOINT.tokens.eot
     return Trajectory(
         tokens=tokens,
-        prompt_tokens=4,
+        prompt_len=4,
         states=torch.randn(states, WIDTH, generator=source).half(),
         features=torch.randn(length - 1, 2 * WIDTH, generator=source).half(),
         finished=True,
