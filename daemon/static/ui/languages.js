@@ -1,5 +1,5 @@
 /**
- * Whisper's languages, by the names they have in the reader's own.
+ * Whisper's languages, with their names in the user's language.
  */
 
 const CODES = (
@@ -8,9 +8,9 @@ const CODES = (
   "si sk sl sn so sq sr su sv sw ta te tg th tk tl tr tt uk ur uz vi yi yo yue zh"
 ).split(" ");
 
-const STANDARD = /** @type {Record<string, string>} */ ({ jw: "jv" }); // where Whisper has its own code
+const STANDARD = /** @type {Record<string, string>} */ ({ jw: "jv" }); // Whisper's own codes
 
-/** The reader's languages. What some systems name is no tag: en-US@posix, or C. */
+/** The user's languages. Some systems name locales that are no tags: en-US@posix, or C. */
 const tags = navigator.languages.filter(wellFormed);
 if (!tags.length) tags.push("en");
 
@@ -21,14 +21,14 @@ export function nameOf(code) {
   return names.of(STANDARD[code] ?? code) ?? code;
 }
 
-/** The reader's languages, as far as Whisper knows them, the preferred one first. */
+/** Those of the user's languages that Whisper knows, the preferred one first. */
 export function preferred() {
   const codes = tags.map((tag) => new Intl.Locale(tag).language);
   return [...new Set(codes)].filter((code) => CODES.includes(code));
 }
 
-/** @param {HTMLSelectElement} select gets all of them; the empty value asks for detection */
-export function offer(select) {
+/** @param {HTMLSelectElement} select gets an option for each; the empty value asks for detection */
+export function fillLanguages(select) {
   const own = preferred();
   const rest = CODES.filter((code) => !own.includes(code));
   rest.sort((one, other) => nameOf(one).localeCompare(nameOf(other)));

@@ -1,8 +1,8 @@
 /**
- * The recorder, on the browser's audio thread: sound in, blocks of 16-bit samples out.
+ * The recorder, on the browser's audio thread: it turns sound into blocks of 16-bit samples.
  *
- * Each block goes to the page as {samples, peak}; asked to "finish", it sends what is left of the
- * last block and then {ended: true}. It plays nothing.
+ * It posts each block to the page as {samples, peak}. Upon "finish" it posts the rest of the last
+ * block, then {ended: true}. It plays nothing.
  */
 
 const BLOCK_S = 0.04;

@@ -1,27 +1,28 @@
 /**
- * Lines as files: plain text, SRT and WebVTT. Cues follow the rules of `captiond file`
- * (streaming/subtitles.py). Pure: lines in, text out.
+ * Captions as plain text, SRT and WebVTT. Cues follow the same rules as those of `captiond file`.
+ *
+ * Lines go in and text comes out; this module uses no document and no clock.
  */
 
 /** @import { Line } from "./captions.js" */
 
-const LINE_COLUMNS = 42; // what subtitling guidelines take for readable
+const LINE_COLUMNS = 42; // the limit that subtitling guidelines give
 const CUE_LINES = 2;
 const SENTENCE_END = /[.!?…。！？]["')\]’”»]*$/u;
 const WIDE = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\u3000-\u303f\uff01-\uff60]/u;
-const NARROWLESS = /[\p{Mn}\p{Me}\p{Cf}]/u;
+const ZERO_WIDTH = /[\p{Mn}\p{Me}\p{Cf}]/u;
 
 /**
- * What stands on the screen from `start` to `end`, in milliseconds.
+ * Text that a player shows from `start` to `end`, in milliseconds.
  * @typedef {{start: number, end: number, lines: string[]}} Cue
  */
 
 /**
- * One word, and what joins it to the word before: a space, or nothing inside a word cut in two.
+ * One word and the glue before it: a space, or nothing inside a word that was cut in two.
  * @typedef {{glue: string, word: string}} Piece
  */
 
-/** @param {Line[]} lines @returns {string} a line of text for each */
+/** @param {Line[]} lines @returns {string} one line of text each */
 export function text(lines) {
   return lines.map((line) => `${printable(line.text)}\n`).join("");
 }
@@ -59,23 +60,22 @@ function blocks(lines, point, escape) {
 }
 
 /**
- * `words` as cues that fill [start, end), in milliseconds, times shared in proportion to the width.
- * They follow each other without overlap and last a millisecond each at least, if need be beyond
- * `end`. Without a word there is no cue.
+ * Cues that fill [start, end), in milliseconds. Each cue gets time in proportion to its width, and at
+ * least a millisecond, so the last cue may end after `end`. Cues do not overlap. No words give no cue.
  * @param {number} start @param {number} end @param {string} words
  * @returns {Cue[]}
  */
 export function cues(start, end, words) {
   const portions = cut(words);
-  const weights = portions.map((lines) => columns(lines.join("")) || 1); // marks alone have no width
+  const weights = portions.map((lines) => columns(lines.join("")) || 1); // zero-width characters alone have none
   const whole = weights.reduce((sum, weight) => sum + weight, 0);
   const last = Math.max(end, start + portions.length);
   let begin = start;
-  let spoken = 0;
+  let taken = 0; // weight of the cues so far
   return portions.map((lines, index) => {
-    spoken += weights[index];
-    const shared = start + Math.floor(((last - start) * spoken) / whole);
-    const latest = last - (portions.length - index - 1); // leaves those to come their millisecond
+    taken += weights[index];
+    const shared = start + Math.floor(((last - start) * taken) / whole);
+    const latest = last - (portions.length - index - 1); // a millisecond for each cue that follows
     const cue = { start: begin, end: Math.min(Math.max(shared, begin + 1), latest), lines };
     begin = cue.end;
     return cue;
@@ -83,7 +83,7 @@ export function cues(start, end, words) {
 }
 
 /**
- * Into cues of two lines at most, of about equal width, sooner where a sentence ends.
+ * Cut into cues of at most two lines and about equal width. A cue of two lines ends with its sentence.
  * @param {string} words
  * @returns {string[][]}
  */
@@ -96,7 +96,7 @@ function cut(words) {
   /** @type {Piece[]} */
   let taken = [];
   /** @type {string[]} */
-  let lines = []; // `taken`, each line filled before the next: tells whether more fits
+  let lines = []; // `taken`, laid out greedily: tells whether another piece fits
   const close = () => {
     if (taken.length) portions.push(balanced(taken));
     taken = [];
@@ -120,7 +120,7 @@ function cut(words) {
   return portions;
 }
 
-/** @param {Piece[]} pieces @returns {string[]} one line if it fits, else the two that differ least */
+/** @param {Piece[]} pieces @returns {string[]} one line if it fits, else the two narrowest ones */
 function balanced(pieces) {
   const one = joined(pieces);
   if (columns(one) <= LINE_COLUMNS) return [one];
@@ -137,14 +137,14 @@ function joined(pieces) {
   return pieces.map(({ glue, word }) => glue + word).join("").trim();
 }
 
-/** @param {string} words @returns {Piece[]} what is wider than a line is cut to lines */
+/** @param {string} words @returns {Piece[]} a word wider than a line is cut into several */
 function split(words) {
   /** @type {Piece[]} */
   const pieces = [];
   for (let word of printable(words).split(/\s+/u).filter(Boolean)) {
     let glue = " ";
     while (columns(word) > LINE_COLUMNS) {
-      const head = beginning(word);
+      const head = prefix(word);
       pieces.push({ glue, word: head });
       word = word.slice(head.length);
       glue = "";
@@ -154,8 +154,8 @@ function split(words) {
   return pieces;
 }
 
-/** @param {string} word @returns {string} as much of it as a line takes */
-function beginning(word) {
+/** @param {string} word @returns {string} its longest prefix that fits a line */
+function prefix(word) {
   let head = "";
   let width = 0;
   for (const character of word) {
@@ -166,16 +166,16 @@ function beginning(word) {
   return head;
 }
 
-/** @param {string} words @returns {number} wide characters take two columns, marks none */
+/** @param {string} words @returns {number} two for a wide character, none for a zero-width one */
 function columns(words) {
   let width = 0;
   for (const character of words) {
-    if (!NARROWLESS.test(character)) width += WIDE.test(character) ? 2 : 1;
+    if (!ZERO_WIDTH.test(character)) width += WIDE.test(character) ? 2 : 1;
   }
   return width;
 }
 
-/** @param {string} words @returns {string} control characters and line breaks as spaces */
+/** @param {string} words @returns {string} with spaces for control characters and line breaks */
 function printable(words) {
   return words.replace(/[\p{Cc}\p{Zl}\p{Zp}]/gu, " ");
 }

@@ -1,5 +1,5 @@
 /**
- * Elements found and made.
+ * Finds and makes elements.
  */
 
 /** @template {HTMLElement} [E=HTMLElement] @param {string} id @returns {E} */
@@ -18,7 +18,7 @@ export function part(name, text) {
 }
 
 /**
- * The words of a caption, in their own direction.
+ * The words of a caption; `dir` follows their script.
  * @param {HTMLElement[]} parts
  * @param {string} [language] a code
  */

@@ -1,9 +1,9 @@
 /**
- * Captions to take along: onto the clipboard, or as a file.
+ * Captions for other programs: copied to the clipboard, or downloaded as a file.
  */
 
-import { srt, text, vtt } from "./export.js";
-import { copyProblem } from "./problems.js";
+import { Problem } from "../protocol/problems.js";
+import { srt, text, vtt } from "./subtitles.js";
 
 /** @import { Line } from "./captions.js" */
 
@@ -19,28 +19,33 @@ export function download(lines, format) {
   const address = URL.createObjectURL(new Blob([write(lines)], { type: `${type};charset=utf-8` }));
   const link = document.createElement("a");
   link.href = address;
-  link.download = `captions-${stamp(new Date())}.${format}`;
+  link.download = `captions-${timestamp(new Date())}.${format}`;
   link.click();
-  setTimeout(() => URL.revokeObjectURL(address), 60_000); // a slow disk may still be reading
+  setTimeout(() => URL.revokeObjectURL(address), 60_000); // the browser may still be writing to a slow disk
 }
 
 /**
  * @param {Line[]} lines
- * @throws {import("./problems.js").Problem} if the browser does not let them be copied
+ * @throws {Problem} if the browser does not let the page copy
  */
 export async function copy(lines) {
-  // Pages without encryption have the older way only.
+  // A page that came without encryption has the older interface only.
   const copied = navigator.clipboard
     ? await navigator.clipboard.writeText(text(lines)).then(
         () => true,
         () => false,
       )
-    : selected(text(lines));
-  if (!copied) throw copyProblem();
+    : copySelection(text(lines));
+  if (!copied) {
+    throw new Problem(
+      "Your browser does not let this page copy.",
+      "Download the captions instead, as TXT, SRT or VTT.",
+    );
+  }
 }
 
-/** @param {string} words @returns {boolean} whether they were copied */
-function selected(words) {
+/** @param {string} words @returns {boolean} whether the browser copied them */
+function copySelection(words) {
   const area = document.createElement("textarea");
   area.value = words;
   document.body.append(area);
@@ -51,7 +56,7 @@ function selected(words) {
 }
 
 /** @param {Date} now @returns {string} local time, such as 2026-11-30-1405 */
-function stamp(now) {
+function timestamp(now) {
   const local = new Date(now.getTime() - now.getTimezoneOffset() * 60_000).toISOString();
   return `${local.slice(0, 10)}-${local.slice(11, 16).replace(":", "")}`;
 }

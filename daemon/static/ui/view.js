@@ -1,15 +1,15 @@
 /**
- * What stands on the page: elements and nothing else. No sound, no socket, no decision.
+ * The elements of the page. This module uses no sound and no socket, and decides nothing.
  */
 
 import { element, paragraph, part, words } from "./dom.js";
 
-/** @import { Line, Spoken } from "./captions.js" */
-/** @import { Problem } from "./problems.js" */
+/** @import { Problem } from "../protocol/problems.js" */
+/** @import { Line, PartialLine } from "./captions.js" */
 
 const FLOOR_DB = -60; // of the level meter
-const AT_THE_END = 120; // pixels from the end of the page at which it follows the captions
-const PASSING_MS = 2_000; // of a word in passing
+const FOLLOW_PX = 120; // distance from the end of the page within which it follows the captions
+const FLASH_MS = 2_000;
 
 export class View {
   #log = element("log");
@@ -19,53 +19,53 @@ export class View {
   #meter = element("meter");
   #notice = element("notice");
   #latest = element("latest");
-  #follows = true; // the newest caption stays in sight
-  #said = ["", ""]; // the status, shown or not
-  #passing = 0; // the timer of a word in its place
-  #wrong = ""; // the newest notice, dismissed or not
+  #follows = true; // scrolls to the newest caption
+  #lastStatus = ["", ""]; // shown or not
+  #flashTimer = 0; // runs while `flash` hides the status
+  #lastNotice = ""; // shown or dismissed
 
   constructor() {
     element("dismiss").onclick = () => this.#dismiss();
-    this.#latest.onclick = () => this.#toTheEnd();
-    addEventListener("scroll", () => this.#look(), { passive: true });
-    addEventListener("resize", () => this.#follows && this.#toTheEnd());
+    this.#latest.onclick = () => this.#scrollToEnd();
+    addEventListener("scroll", () => this.#onScroll(), { passive: true });
+    addEventListener("resize", () => this.#follows && this.#scrollToEnd());
   }
 
-  /** @param {string} text @param {string} [figure] changes often: it is not read out */
+  /** @param {string} text @param {string} [figure] changes often: screen readers do not read it */
   status(text, figure = "") {
-    this.#said = [text, figure];
-    if (!this.#passing) this.#show();
+    this.#lastStatus = [text, figure];
+    if (!this.#flashTimer) this.#showStatus();
   }
 
-  /** @param {string} text stands in the place of the status for a moment */
-  mention(text) {
-    clearTimeout(this.#passing);
+  /** @param {string} text replaces the status for a moment */
+  flash(text) {
+    clearTimeout(this.#flashTimer);
     this.#status.textContent = text;
     this.#figure.textContent = "";
-    this.#passing = setTimeout(() => {
-      this.#passing = 0;
-      this.#show();
-    }, PASSING_MS);
+    this.#flashTimer = setTimeout(() => {
+      this.#flashTimer = 0;
+      this.#showStatus();
+    }, FLASH_MS);
   }
 
   /**
-   * Say what is wrong, or with null nothing. What is said already is not said again, nor what was
-   * dismissed, until it differs.
+   * Show a problem, or with null none. A problem that is shown or was dismissed is not announced
+   * again, until another one is.
    * @param {Problem | null} problem
-   * @param {{mild?: boolean}} [how] mild: it mends itself
+   * @param {{mild?: boolean}} [style] mild: the page recovers by itself
    */
   notice(problem, { mild = false } = {}) {
     this.#notice.classList.toggle("mild", mild);
-    const wrong = problem ? `${problem.message} ${problem.advice}` : "";
-    if (wrong === this.#wrong) return;
-    this.#wrong = wrong;
+    const text = problem ? `${problem.message} ${problem.advice}` : "";
+    if (text === this.#lastNotice) return;
+    this.#lastNotice = text;
     this.#notice.hidden = !problem;
     element("notice-title").textContent = problem?.message ?? "";
     element("notice-advice").textContent = problem?.advice ?? "";
   }
 
   /**
-   * What the controls offer.
+   * Set the controls.
    * @param {{running: boolean, listening: boolean, label: string}} state
    */
   controls({ running, listening, label }) {
@@ -87,60 +87,60 @@ export class View {
     this.#meter.setAttribute("aria-valuetext", db > FLOOR_DB ? `${Math.round(db)} decibels` : "no sound");
   }
 
-  /** @param {Line} line is final: it is read out by screen readers */
-  add(line) {
-    const said = words([part("settled", line.text)], line.language);
-    this.#log.append(caption(line.start, said));
-    this.#settle();
+  /** @param {Line} line screen readers read it */
+  addLine(line) {
+    const text = words([part("stable", line.text)], line.language);
+    this.#log.append(caption(line.start, text));
+    this.#afterChange();
   }
 
-  /** @param {Spoken[]} spoken replaces all that was being spoken; it is not read out */
-  speak(spoken) {
-    const shown = spoken.map(({ start, settled, tentative }) =>
-      caption(start, words([part("settled", settled), part("tentative", tentative)])),
+  /** @param {PartialLine[]} partials replace the earlier ones; screen readers do not read them */
+  showPartials(partials) {
+    const shown = partials.map(({ start, stable, tentative }) =>
+      caption(start, words([part("stable", stable), part("tentative", tentative)])),
     );
     this.#live.replaceChildren(...shown);
-    this.#settle();
+    this.#afterChange();
   }
 
-  /** Take all captions away. */
+  /** Remove all captions. */
   clear() {
     this.#log.replaceChildren();
     this.#live.replaceChildren();
-    this.#settle();
+    this.#afterChange();
   }
 
-  #show() {
-    const [text, figure] = this.#said;
-    if (this.#status.textContent !== text) this.#status.textContent = text; // or it would be read out again
+  #showStatus() {
+    const [text, figure] = this.#lastStatus;
+    if (this.#status.textContent !== text) this.#status.textContent = text; // else it is read again
     this.#figure.textContent = figure;
   }
 
   #dismiss() {
     this.#notice.hidden = true;
-    element("listen").focus(); // the focus would be nowhere
+    element("listen").focus(); // else nothing has the focus
   }
 
-  #settle() {
+  #afterChange() {
     this.#log.classList.toggle("newest", !this.#live.childElementCount);
-    element("keep").hidden = !this.#log.childElementCount;
-    if (this.#follows) this.#toTheEnd();
+    element("download").hidden = !this.#log.childElementCount;
+    if (this.#follows) this.#scrollToEnd();
   }
 
-  #toTheEnd() {
+  #scrollToEnd() {
     scrollTo(0, document.documentElement.scrollHeight);
   }
 
-  #look() {
+  #onScroll() {
     const below = document.documentElement.scrollHeight - innerHeight - scrollY;
-    this.#follows = below < AT_THE_END;
+    this.#follows = below < FOLLOW_PX;
     this.#latest.hidden = this.#follows;
   }
 }
 
-/** @param {number} start seconds @param {HTMLElement} said */
-function caption(start, said) {
-  const row = paragraph(part("time", clock(start)), " ", said);
+/** @param {number} start seconds @param {HTMLElement} text */
+function caption(start, text) {
+  const row = paragraph(part("time", clock(start)), " ", text);
   row.className = "caption";
   return row;
 }

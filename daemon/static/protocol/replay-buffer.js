@@ -1,36 +1,36 @@
 /**
- * A tape: what was heard, by position, kept until it is settled.
+ * A replay buffer: samples by position, kept until they have their final.
  *
- * A lost connection loses no word because of it: what has no final yet is played again. Positions
- * count samples from the beginning of the tape and never change.
+ * After a lost connection the client sends again what has no final yet, so no word is lost. Positions
+ * count samples from the beginning of the recording and never change.
  */
 
-const CHUNK = 1 << 16; // samples: the most that one read gives
+const READ_SAMPLES = 1 << 16; // the most that one read returns
 
-export class Tape {
+export class ReplayBuffer {
   /** @type {{first: number, samples: Int16Array}[]} oldest first, without gaps */
   #chunks = [];
   #capacity;
 
   /**
    * @param {number} rate samples in a second
-   * @param {number} [capacity] samples kept at most; beyond it the oldest go
+   * @param {number} [capacity] the most samples to keep; beyond it the oldest are dropped
    */
   constructor(rate, capacity = Infinity) {
     this.rate = rate;
     this.#capacity = capacity;
-    /** Where the tape ends so far. */
+    /** The position after the newest sample. */
     this.length = 0;
-    /** Whether nothing will follow. */
+    /** Whether no sample will follow. */
     this.ended = false;
   }
 
-  /** The first position that is still kept. */
+  /** The position of the oldest sample that is kept. */
   get start() {
     return this.#chunks.length ? this.#chunks[0].first : this.length;
   }
 
-  /** @param {Int16Array} samples what was heard next; the tape keeps it as it is */
+  /** @param {Int16Array} samples the next ones; the buffer keeps the array itself */
   append(samples) {
     if (!samples.length) return;
     this.#chunks.push({ first: this.length, samples });
@@ -41,20 +41,20 @@ export class Tape {
   }
 
   /**
-   * What follows `position`, as far as it lies together; empty at the end.
+   * Samples from `position` to the end of their chunk; empty at the end of the buffer.
    * @param {number} position not before `start`
    * @param {number} [most] samples
    * @returns {Int16Array}
    */
-  read(position, most = CHUNK) {
+  read(position, most = READ_SAMPLES) {
     const chunk = this.#chunks.findLast(({ first }) => first <= position);
     if (!chunk) return new Int16Array(0);
     const from = position - chunk.first;
     return chunk.samples.subarray(from, from + most);
   }
 
-  /** @param {number} position what lies wholly before it is needed no more */
-  forget(position) {
+  /** @param {number} position chunks that end before it are dropped */
+  discard(position) {
     while (this.#chunks.length) {
       const { first, samples } = this.#chunks[0];
       if (first + samples.length > position) break;
