@@ -192,7 +192,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             _flag(key),
             metavar=key.rpartition("_")[2].upper(),
             default=argparse.SUPPRESS,
-            help=f"{_meta(key).description}; {_accepted(key)} (default: {_shown(field.default)})",
+            help=f"{about(key).description}; {accepted(key)} (default: {_shown(field.default)})",
         )
 
 
@@ -227,7 +227,7 @@ def reloaded(running: Config, read: Config) -> tuple[Config, list[str], list[str
 
 def bounds(key: str) -> tuple[float, float]:
     """Least and greatest value of a key that is a number."""
-    meta = _meta(key)
+    meta = about(key)
     assert meta.ge is not None
     assert meta.le is not None
     return meta.ge, meta.le
@@ -270,7 +270,7 @@ def _convert(key: str, value: object, origin: str, *, strict: bool) -> Any:
     try:
         converted = msgspec.convert(value, KEYS[key].type, strict=strict)
     except msgspec.ValidationError:
-        raise ConfigError(f"{origin} is {value!r}; accepted is {_accepted(key)}") from None
+        raise ConfigError(f"{origin} is {value!r}; accepted is {accepted(key)}") from None
     if key == "allowed_origins" and (
         wrong := [one for one in converted if not ORIGIN.fullmatch(one)]
     ):
@@ -289,7 +289,8 @@ def _unknown(what: str, name: str, accepted: Mapping[str, str]) -> str:
     return f"unknown {what}{guess}; accepted are {', '.join(accepted.values())}"
 
 
-def _accepted(key: str) -> str:
+def accepted(key: str) -> str:
+    """What a key takes, in words."""
     kind = _kind(key)
     if kind is str:
         return "a text that is not empty" if KEYS[key].default else "a path"
@@ -311,7 +312,7 @@ def _shown(default: object) -> object:
     return "none" if default in ("", ()) else default
 
 
-def _meta(key: str) -> Meta:
+def about(key: str) -> Meta:
     """The Meta with description and bounds: the last one; those of `Text` come before it."""
     meta = get_args(KEYS[key].type)[-1]
     assert isinstance(meta, Meta)

@@ -4,9 +4,16 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import pytest_asyncio
 import torch
+from hypothesis import HealthCheck, settings
 from playwright.async_api import Browser, Page
 
 from tests.support.browser import chromium, scripted, sound_file
+
+# No outcome may depend on how fast the machine is.
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 
 # Whole engines with tiny weights, training, speech synthesis, Chromium, crowds of processes: minutes.
 SLOW = {

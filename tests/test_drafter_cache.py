@@ -4,6 +4,7 @@ from torch import Tensor, nn
 
 from model.drafting.drafter_cache import DrafterCache, frozen_copy
 from model.drafting.parallel import Architecture
+from model.engine.phases import Choose
 from tests.support.tiny import CHECKPOINT
 from tests.support.tiny_drafters import whisper_of
 
@@ -12,13 +13,33 @@ WIDTH = CHECKPOINT.config.d_model
 CUT = (1, 5, 9, 100, 256)
 
 
-def memory(vocabulary: tuple[int, ...] | None = None, *, packed: bool = False) -> DrafterCache:
+class Memory(DrafterCache):
+    """What the drafters of the house do with what they inherit."""
+
+    def name(self, hidden: Tensor, choose: Choose, at: int) -> Tensor:
+        return self._name(hidden, choose, at)
+
+    def keep(self, pairs: list[tuple[Tensor, Tensor]], positions: Tensor, first: int) -> None:
+        """The first pair is layer 1's text, the others are what each layer hears."""
+        self._keep_text(1, *pairs[0], positions, first)
+        self._keep_encoder(pairs[1:], first)
+
+    def kept(self, slot: int) -> list[Tensor]:
+        """Keys and values of layer 1's text, then of what each layer hears."""
+        pairs = [*self._text(1, 3, 8), *self._encoder_len(0, 3, 7), *self._encoder_len(1, 3, 7)]
+        return [tensor[slot].clone() for tensor in pairs]
+
+    def text(self, layer: int) -> tuple[Tensor, Tensor]:
+        return self._text(layer, 3, 8)
+
+
+def memory(vocabulary: tuple[int, ...] | None = None, *, packed: bool = False) -> Memory:
     plan = Architecture(1, 4, (0, 1), vocabulary)
     bias = CHECKPOINT.tokens.bias(first=False)
-    return DrafterCache(plan, WHISPER, bias, 3, layers=2, packed=packed)
+    return Memory(plan, WHISPER, bias, 3, layers=2, packed=packed)
 
 
-def logits_of(one: DrafterCache, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
+def logits_of(one: Memory, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
     """What it shows to the one who chooses."""
     shown: list[tuple[Tensor, Tensor | None]] = []
 
@@ -27,7 +48,7 @@ def logits_of(one: DrafterCache, hidden: Tensor) -> tuple[Tensor, Tensor | None]
         shown.append((logits, ids))
         return logits.argmax(-1)
 
-    named = one._name(hidden, choose, 2)
+    named = one.name(hidden, choose, 2)
     assert torch.equal(named, shown[0][0].argmax(-1))
     return shown[0]
 
@@ -54,15 +75,10 @@ def test_slots_keep_apart_move_and_are_cleared() -> None:
 
     positions = torch.tensor([[0, 1, 2], [4, 5, 6]])
     k, v = noise(2, 3, 2, 16), noise(2, 3, 2, 16)
-    one._keep_text(1, k, v, positions, 1)
     encoder_len = [(noise(2, 2, 7, 16), noise(2, 2, 7, 16)) for _ in range(2)]
-    one._keep_encoder(encoder_len, 1)
-
-    def kept(slot: int) -> list[Tensor]:
-        pairs = [*one._text(1, 3, 8), *one._encoder_len(0, 3, 7), *one._encoder_len(1, 3, 7)]
-        return [tensor[slot].clone() for tensor in pairs]
-
-    assert not any(tensor.any() for tensor in [*kept(0), *one._text(0, 3, 8)])
+    one.keep([(k, v), *encoder_len], positions, 1)
+    kept = one.kept
+    assert not any(tensor.any() for tensor in [*kept(0), *one.text(0)])
     assert torch.equal(kept(2)[0][:, 4:7], k[1].transpose(0, 1))
     assert torch.equal(kept(2)[3], encoder_len[0][1][1])
     before = kept(2)

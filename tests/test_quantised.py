@@ -82,8 +82,8 @@ def test_a_network_is_quantised_throughout() -> None:
     assert (module(x) - before).abs().max() < 0.05
     assert isinstance(module[1], nn.LayerNorm)
     made = [layer for layer in (module[0], *inner) if isinstance(layer, QuantisedLinear)]
-    assert [layer._gelu for layer in made] == [False, True, False]
-    assert [layer._signed for layer in made] == [True, True, False]
+    assert [layer.gelu for layer in made] == [False, True, False]
+    assert [layer.signed for layer in made] == [True, True, False]
 
 
 @pytest.mark.parametrize("width", [32, 512])

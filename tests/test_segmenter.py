@@ -368,22 +368,22 @@ def test_the_table_holds_every_step_but_the_impossible() -> None:
 def test_memory_stays_the_same_over_two_hours() -> None:
     """Utterances, silence and cuts use one array that never grows."""
     segmenter = Segmenter(Settings(), FRAME)
-    array = segmenter._buffer._samples
+    array = segmenter.buffer.samples
     frame = np.zeros(FRAME, np.float32)
     for index in range(2 * 3_600 * 1_000 // 30):
         segmenter.push(frame, speech=index % 4_000 < 2_500)
-    assert segmenter._buffer._samples is array
+    assert segmenter.buffer.samples is array
     assert len(array) < 33 * 16_000
 
 
 def test_memory_stays_the_same_over_thousands_of_flushes() -> None:
     """With less than a frame before each: what is said then still has its pre-roll."""
     run = Run()
-    array = run.segmenter._buffer._samples
+    array = run.segmenter.buffer.samples
     for _ in range(5_000):
         run.flush(rest=320)
     assert run.events == []
-    assert run.segmenter._buffer._samples is array
+    assert run.segmenter.buffer.samples is array
     assert run.segmenter.position == run.segmenter.silence == 5_000 * 320 > 3 * len(array)
     run.frames(20, speech=True).frames(50, speech=False)
     (ended,) = run.ended

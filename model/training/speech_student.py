@@ -34,7 +34,7 @@ class SpeechStudent(Student):
             + torch.arange(len(self.weights), device=batch.places.device)
         )
         flat = following.clamp(max=batch.tokens.shape[1] - 1).flatten(1)
-        return self._unrolled(batch, batch.tokens.gather(1, flat).view_as(following))
+        return self.unrolled(batch, batch.tokens.gather(1, flat).view_as(following))
 
     @torch.no_grad()
     def matches(self, batch: Batch) -> Tensor:
@@ -42,9 +42,9 @@ class SpeechStudent(Student):
 
         Each is drafted behind those before it; what stands behind a wrong one means nothing.
         """
-        return self._unrolled(batch, None).argmax(-1) == batch.labels
+        return self.unrolled(batch, None).argmax(-1) == batch.labels
 
-    def _unrolled(self, batch: Batch, following: Tensor | None) -> Tensor:
+    def unrolled(self, batch: Batch, following: Tensor | None) -> Tensor:
         """Logits of every step. following: int64 [rows, anchors, block], the token that each step
         is to name and the next one goes on from; None for its own greedy choice.
         """
