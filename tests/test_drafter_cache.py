@@ -3,8 +3,8 @@ import torch
 from torch import Tensor, nn
 
 from model.drafting.drafter_cache import DrafterCache, frozen_copy
+from model.drafting.interface import Choose
 from model.drafting.parallel import Architecture
-from model.engine.phases import Choose
 from tests.support.tiny import CHECKPOINT
 from tests.support.tiny_drafters import whisper_of
 
