@@ -20,7 +20,7 @@ from model.drafting.speech_draft import SpeechArchitecture
 from model.drafting.speech_draft import from_target as speech_from_target
 from model.engine import runner
 from model.engine.engine import Engine
-from model.engine.requests import Failure, Hypothesis, Request
+from model.engine.requests import Failure, Request, RequestOutput
 from model.whisper.network import Whisper
 from tests.support.oracles import Adversary, Guesser, Oracle, run_shuffled
 from tests.support.tiny import changed, tiny_checkpoint
@@ -44,7 +44,7 @@ REQUESTS = [
 ]
 
 
-def alone(request: Request) -> Hypothesis:
+def alone(request: Request) -> RequestOutput:
     (result,) = Engine(CHECKPOINT, slots=1).transcribe([request])
     return result
 
@@ -68,14 +68,14 @@ def test_order_and_company_change_nothing(order: random.Random, slots: int) -> N
     """Any arrival order, any number of slots, joining and leaving: the tokens are those alone."""
     engine = Engine(CHECKPOINT, slots=slots)
     waiting = order.sample(REQUESTS, k=8)
-    results: list[Hypothesis | Failure] = []
+    results: list[RequestOutput | Failure] = []
     while waiting or engine.occupied:
         while waiting and engine.occupied < slots and order.random() < 0.7:
             engine.admit(waiting.pop())
         results += engine.step()
     assert len(results) == 8
     for result in results:
-        assert isinstance(result, Hypothesis)
+        assert isinstance(result, RequestOutput)
         wanted = ALONE[id(result.request)]
         assert result.tokens == wanted.tokens
         assert result.language == wanted.language
@@ -155,7 +155,7 @@ def test_a_bad_request_is_refused_in_words_and_costs_the_others_nothing(
     results = []
     while engine.occupied:
         results += engine.step()
-    assert [r.tokens for r in results if isinstance(r, Hypothesis)] == [
+    assert [r.tokens for r in results if isinstance(r, RequestOutput)] == [
         ALONE[id(REQUESTS[0])].tokens
     ]
 
@@ -192,7 +192,7 @@ def test_output_that_is_not_finite_fails_that_request_alone(slots: int, static: 
             assert isinstance(result, Failure)
             assert "not finite" in result.message
         else:
-            assert isinstance(result, Hypothesis)
+            assert isinstance(result, RequestOutput)
             assert result.tokens == ALONE[id(result.request)].tokens
     again = engine.transcribe([*others, victim])
     assert [one.tokens for one in again] == [ALONE[id(one.request)].tokens for one in again]
@@ -218,7 +218,7 @@ def test_cancelled_work_leaves_no_result() -> None:
     while engine.occupied:
         results += engine.step()
     assert [result.request for result in results] == [REQUESTS[6]]
-    assert isinstance(results[0], Hypothesis)
+    assert isinstance(results[0], RequestOutput)
     assert results[0].tokens == ALONE[id(REQUESTS[6])].tokens
 
 
@@ -461,12 +461,12 @@ def test_when_memory_runs_out_the_batch_is_split_and_nothing_is_lost(
     setattr(phases, name, monkey)
     for request in GREEDY[:8]:
         engine.admit(request)
-    results: list[Hypothesis | Failure] = []
+    results: list[RequestOutput | Failure] = []
     while engine.occupied:
         results += engine.step()
     assert len(results) == 8
     for one in results:
-        assert isinstance(one, Hypothesis)
+        assert isinstance(one, RequestOutput)
         assert one.tokens == PLAIN[id(one.request)]
     if name == "verify":
         assert engine.slots <= most, "new work is taken only as far as it fits"
@@ -519,7 +519,7 @@ def test_a_row_that_waits_for_memory_loses_no_token(static: bool) -> None:
     assert len(results) == 4
     assert sum(isinstance(one, Failure) for one in results) == 1
     for one in results:
-        if isinstance(one, Hypothesis):
+        if isinstance(one, RequestOutput):
             assert one.tokens == PLAIN[id(one.request)]
 
 

@@ -10,6 +10,7 @@ from playwright.async_api import Browser, expect
 from websockets.asyncio.server import ServerConnection
 from websockets.http11 import Request, Response
 
+from daemon.monitoring.metrics import total
 from streaming.protocol import Error, Lag, Resume, Start, Stop
 from tests.support.browser import (
     BROKEN,
@@ -76,9 +77,9 @@ async def test_a_session_outlives_its_connection(browser: Browser, tmp_path: Pat
         serving(engine, resume_seconds=60.0) as daemon,
         visiting(browser, f"http://127.0.0.1:{daemon.port}/", language_hint=BROKEN) as page,
     ):
-        status, totals = page.get_by_role("status"), daemon._metrics.totals
+        status = page.get_by_role("status")
         await page.set_input_files("#file", sound)
-        await until(lambda: totals.ended.total() == 1)  # it says Ready before it begins, too
+        await until(lambda: total(daemon.metrics.ended) == 1)  # it says Ready before it begins, too
         await expect(status).to_have_text("Ready")
         unbroken = await page.locator("#log").inner_text()
         await page.get_by_role("button", name="Clear").click()
@@ -90,7 +91,7 @@ async def test_a_session_outlives_its_connection(browser: Browser, tmp_path: Pat
             await until(lambda: bool(daemon._admitted))
             (connection,) = daemon._admitted
             connection.transport.abort()
-            await until(lambda: totals.resumed == count)  # noqa: B023 - used at once
+            await until(lambda: total(daemon.metrics.resumed) == count)  # noqa: B023 - used at once
         engine.release()
         await expect(status).to_have_text("Ready")
         assert await page.locator("#log").inner_text() == unbroken

@@ -15,7 +15,7 @@ from model.bench.paired_runs import Transcription
 from model.checkpoints.load import Checkpoint
 from model.drafting.previous_text import PreviousText, Proposer
 from model.engine.engine import Engine
-from model.engine.requests import Hypothesis, Request
+from model.engine.requests import Request, RequestOutput
 from model.whisper.mel import LogMel
 from model.whisper.quantised import Precision
 
@@ -83,9 +83,9 @@ class Captiond:
     def read(self, clips: Sequence[Clip]) -> list[Transcription]:
         """All clips at once; the engine has a slot for each. Raises BenchError."""
         eot = self.engine_under_test.engine.tokens.eot
-        return [_transcription(hypothesis, eot) for hypothesis in self._decode(clips)]
+        return [_transcription(output, eot) for output in self._decode(clips)]
 
-    def _decode(self, clips: Sequence[Clip]) -> list[Hypothesis]:
+    def _decode(self, clips: Sequence[Clip]) -> list[RequestOutput]:
         requests = [self._request(clip) for clip in clips]
         for request, clip in zip(requests, clips, strict=True):
             proposer = self.propose(clip)
@@ -105,15 +105,15 @@ class Captiond:
         return Request(clip.audio, language=self.language, temperature=self.temperature, seed=seed)
 
 
-def _transcription(hypothesis: Hypothesis, eot: int) -> Transcription:
+def _transcription(output: RequestOutput, eot: int) -> Transcription:
     return Transcription(
-        text=hypothesis.text,
-        tokens=hypothesis.tokens,
-        text_tokens=sum(token < eot for token in hypothesis.tokens),
+        text=output.text,
+        tokens=output.tokens,
+        text_tokens=sum(token < eot for token in output.tokens),
         exact=True,
-        rounds=hypothesis.rounds,
-        proposed=hypothesis.proposed,
-        accepted=hypothesis.accepted,
+        rounds=output.rounds,
+        proposed=output.proposed,
+        accepted=output.accepted,
     )
 
 

@@ -21,7 +21,7 @@ from model.checkpoints.load import Checkpoint, ModelError
 from model.drafting.draft_length import DraftLength, ReadingPace
 from model.drafting.drafter_files import Trained, TrainedReader
 from model.drafting.previous_text import PreviousText, Proposer, spliced
-from model.engine.requests import Failure, Hypothesis, Request, TimedWord, as_tuple, check
+from model.engine.requests import Failure, Request, RequestOutput, WordTiming, as_tuple, check
 from model.engine.runner import BUCKETS, STAGED, Facts, Runner
 from model.engine.sequence import Proposal, Sequence
 from model.whisper.alignment import align
@@ -121,10 +121,10 @@ class Engine:
                 return
 
     @torch.inference_mode()
-    def step(self) -> list[Hypothesis | Failure]:
+    def step(self) -> list[RequestOutput | Failure]:
         """Prefill what was admitted, then one round for every row; returns what finished."""
         arrived, self._arrived = self._arrived, []
-        finished: list[Hypothesis | Failure] = []
+        finished: list[RequestOutput | Failure] = []
         for states in sorted({self.runner.states(request) for request in arrived}):
             group = [request for request in arrived if self.runner.states(request) == states]
             for at in range(0, len(group), STAGED):
@@ -133,7 +133,7 @@ class Engine:
             finished += self._round_in_memory()
         return finished
 
-    def transcribe(self, requests: Iterable[Request]) -> list[Hypothesis]:
+    def transcribe(self, requests: Iterable[Request]) -> list[RequestOutput]:
         """Decode all, as many at a time as there are slots; results in the order of requests.
 
         Raises ValueError for the first request that cannot be decoded.
@@ -141,7 +141,7 @@ class Engine:
         order = list(requests)
         for request in order:
             self.check(request)
-        waiting, done = deque(order), dict[Request, Hypothesis]()
+        waiting, done = deque(order), dict[Request, RequestOutput]()
         while waiting or self.occupied:
             while waiting and self.occupied < self.slots:
                 self.admit(waiting.popleft())
@@ -174,7 +174,7 @@ class Engine:
 
     def _prefill_in_memory(
         self, requests: list[Request], states: int
-    ) -> list[Hypothesis | Failure]:
+    ) -> list[RequestOutput | Failure]:
         """Prefill; when memory runs out first in halves, then without the drafter."""
         try:
             rows, proposals, facts = self._prefill(requests, states)
@@ -195,7 +195,7 @@ class Engine:
         self.slots = self.runner.fitting(max(len(self._rows), 1))
         return [Failure(requests[0], "the device's memory is exhausted")]
 
-    def _round_in_memory(self) -> list[Hypothesis | Failure]:
+    def _round_in_memory(self) -> list[RequestOutput | Failure]:
         """A round; when memory runs out, of half the rows from now on, then without the drafter.
 
         Rows behind the first `slots` wait until others have finished; nothing is lost.
@@ -284,9 +284,9 @@ class Engine:
 
     def _deliver(
         self, rows: list[Sequence], proposals: list[Proposal], facts: list[Facts]
-    ) -> list[Hypothesis | Failure]:
+    ) -> list[RequestOutput | Failure]:
         """Take what the target emitted, and free the rows that are finished."""
-        finished: list[Hypothesis | Failure] = []
+        finished: list[RequestOutput | Failure] = []
         for row, proposal, (*pairs, emitted, accepted) in zip(rows, proposals, facts, strict=True):
             tokens, logprobs = pairs[: int(emitted)], pairs[len(pairs) // 2 :][: int(emitted)]
             row.take(proposal, [int(token) for token in tokens], int(accepted), logprobs)
@@ -302,7 +302,7 @@ class Engine:
                 self.runner.rewind(slot, row)
                 continue
             result = row.result()
-            if isinstance(result, Hypothesis) and row.request.words:
+            if isinstance(result, RequestOutput) and row.request.words:
                 # Out of memory the words stay without times: nobody's text is lost for those.
                 with suppress(torch.OutOfMemoryError):
                     result = replace(result, timed=self._timed(slot, row, result.tokens))
@@ -312,7 +312,7 @@ class Engine:
             self._free(slot)
         return finished
 
-    def _timed(self, slot: int, row: Sequence, tokens: abc.Sequence[int]) -> tuple[TimedWord, ...]:
+    def _timed(self, slot: int, row: Sequence, tokens: abc.Sequence[int]) -> tuple[WordTiming, ...]:
         """When the words of the transcript of `row` were said: one more pass, never captured."""
         assert row.language is not None
         return align(
