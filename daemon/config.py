@@ -20,7 +20,15 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from streaming.segmenter import Detector, Settings
+from streaming.settings import (
+    Detector,
+    EndpointSilence,
+    MinimumSpeech,
+    PartialInterval,
+    Settings,
+    VadMode,
+)
+from streaming.settings import bounds as bounds_of
 
 ENVIRONMENT_PREFIX = "CAPTIOND_"
 ORIGIN = re.compile(
@@ -151,24 +159,20 @@ class Config(Struct, frozen=True, kw_only=True):
         float, Meta(ge=1.0, le=1e6, description="size of all beyond which the oldest are removed")
     ] = 1000.0
     endpoint_silence_ms: Annotated[
-        int,
-        Meta(
-            ge=200,
-            le=10_000,
-            description="silence that ends an utterance; from 15 s on less and less",
-        ),
+        EndpointSilence,
+        Meta(description="silence that ends an utterance; from 15 s on less and less"),
     ] = _STREAMING.endpoint_silence_ms
     partial_interval_ms: Annotated[
-        int, Meta(ge=100, le=10_000, description="new audio between two partials")
+        PartialInterval, Meta(description="new audio between two partials")
     ] = _STREAMING.partial_interval_ms
     minimum_speech_ms: Annotated[
-        int, Meta(ge=30, le=1_000, description="speech shorter than this is taken for noise")
+        MinimumSpeech, Meta(description="speech shorter than this is taken for noise")
     ] = _STREAMING.minimum_speech_ms
     vad: Annotated[
         Detector, Meta(description="voice detector; webrtc wants minimum_speech_ms = 120")
     ] = _STREAMING.vad
     vad_mode: Annotated[
-        int, Meta(ge=0, le=3, description="of webrtc: 0 hears the most, 3 rejects the most")
+        VadMode, Meta(description="of webrtc: 0 hears the most, 3 rejects the most")
     ] = _STREAMING.vad_mode
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="least severe line logged")
@@ -227,10 +231,9 @@ def reloaded(running: Config, read: Config) -> tuple[Config, list[str], list[str
 
 def bounds(key: str) -> tuple[float, float]:
     """Least and greatest value of a key that is a number."""
-    meta = about(key)
-    assert meta.ge is not None
-    assert meta.le is not None
-    return meta.ge, meta.le
+    limits = bounds_of(KEYS[key].type)
+    assert limits is not None
+    return limits
 
 
 def _from_file(path: Path) -> dict[str, Any]:
@@ -313,7 +316,7 @@ def _shown(default: object) -> object:
 
 
 def about(key: str) -> Meta:
-    """The Meta with description and bounds: the last one; those of `Text` come before it."""
+    """The Meta with the description: the last one; those of the type itself come before it."""
     meta = get_args(KEYS[key].type)[-1]
     assert isinstance(meta, Meta)
     return meta

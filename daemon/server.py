@@ -24,7 +24,6 @@ from websockets.http11 import Request, Response
 from daemon.config import Config, ConfigError, reloaded
 from daemon.monitoring.health import Health, Status
 from daemon.monitoring.metrics import CONTENT_TYPE, Metrics
-from daemon.monitoring.totals import Totals
 from daemon.net.auth import Tokens
 from daemon.net.http import Reply, Router, path, wants_websocket
 from daemon.net.listener import STRANGERS, Listener
@@ -37,7 +36,7 @@ from daemon.sessions.live_session import Service
 from daemon.sessions.registry import SessionRegistry
 from daemon.sessions.transcripts import Transcripts
 from streaming.protocol import SUBPROTOCOL
-from streaming.segmenter import Settings
+from streaming.settings import Settings
 from streaming.silero import DetectorError
 from streaming.vad import detector
 
@@ -67,7 +66,7 @@ class Daemon:
         self._tls = Tls.of(config)
         self._inherited = inherited
         self._scheduler = Scheduler(load, asyncio.get_running_loop())
-        self._metrics = Metrics(Totals(), lambda: self.health)
+        self.metrics = Metrics(lambda: self.health)
         self._transcripts = self._write_transcripts()
         self._page = Page()
         self._service: Service | None = None  # once the engine is warm
@@ -87,7 +86,7 @@ class Daemon:
             {
                 "/livez": lambda _: self.health.livez(),
                 "/readyz": lambda _: self.health.readyz(),
-                "/healthz": self._known_only(Health.healthz),
+                "/healthz": self._known_only(lambda health: health.healthz(self.metrics.counts())),
                 "/metrics": self._known_only(self._metrics_text),
             }
             | dict.fromkeys(WEBSOCKET_PATHS, self._point_out)
@@ -186,7 +185,6 @@ class Daemon:
             sessions=len(self._admitted),
             parked=self._registry.waiting,
             finishing=self._registry.finishing,
-            totals=self._metrics.totals,
             model=None if self._service is None else self._service.engine.name,
             drafter=None if self._service is None else self._service.engine.drafter,
             uptime=time.monotonic() - self._began,
@@ -211,7 +209,7 @@ class Daemon:
             partial_interval_ms=config.partial_interval_ms,
         )
         self._service = Service(
-            config, settings, self._scheduler, engine, self._metrics, self._transcripts
+            config, settings, self._scheduler, engine, self.metrics, self._transcripts
         )
         self.ready.set()
 
@@ -261,7 +259,7 @@ class Daemon:
         refusal = await self._admit(socket, request)
         if refusal is None:
             return None
-        self._metrics.totals.refused[refusal.reason] += 1
+        self.metrics.refused.labels(refusal.reason).inc()
         return refusal.reply.response(socket)
 
     async def _admit(self, socket: ServerConnection, request: Request) -> Refusal | None:
@@ -307,7 +305,7 @@ class Daemon:
         if refusal is None:
             self._returning.discard(socket)
             return ""
-        self._metrics.totals.refused[refusal.reason] += 1
+        self.metrics.refused.labels(refusal.reason).inc()
         return str(refusal.reply.body).strip()
 
     async def _warmth(self) -> None:
@@ -340,18 +338,14 @@ class Daemon:
             self._admitted.pop(socket, None)
 
     def _write_transcripts(self) -> Transcripts | None:
-        config, loop, totals = self._config, asyncio.get_running_loop(), self._metrics.totals
+        config = self._config
         if not config.transcripts_dir:
             return None
-
-        def failed() -> None:
-            totals.transcript_errors += 1
-
         return Transcripts(
             config.transcripts_dir,
             config.transcripts_file_mb,
             config.transcripts_keep_mb,
-            failed=lambda: loop.call_soon_threadsafe(failed),
+            failed=self.metrics.transcript_errors.inc,
         )
 
     def _known_only(self, answer: Callable[[Health], Reply]) -> Callable[[Request], Reply]:
@@ -377,4 +371,4 @@ class Daemon:
         return Reply(HTTPStatus.UPGRADE_REQUIRED, text, headers={"Upgrade": "websocket"})
 
     def _metrics_text(self, _health: Health) -> Reply:
-        return Reply(HTTPStatus.OK, self._metrics.text(), CONTENT_TYPE)
+        return Reply(HTTPStatus.OK, self.metrics.text(), CONTENT_TYPE)

@@ -5,16 +5,14 @@ they arrived. No text, no message and no wall clock is known here.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streaming.protocol import SAMPLE_RATE
-
-Detector = Literal["silero", "webrtc"]
+from streaming.settings import Settings
 
 SMOOTHING = 150 * SAMPLE_RATE // 1_000  # the window in which the quietest point is sought
 # Detectors need some sound to listen themselves in: a word cut off in front, and nothing else between
@@ -23,52 +21,6 @@ SMOOTHING = 150 * SAMPLE_RATE // 1_000  # the window in which the quietest point
 CLIP = 2 * SAMPLE_RATE
 AUDIBLE = 5e-3
 LOUDNESS = 30 * SAMPLE_RATE // 1_000  # the window of which the loudest counts
-
-
-def _setting(default: int, low: int, high: int) -> Any:
-    return field(default=default, metadata={"range": (low, high)})
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What can be set in the streaming room; milliseconds but for the detector and the mode.
-
-    vad: the detector of speech (streaming/vad.py has the figures).
-    vad_mode: webrtcvad's, 0 (most is speech) to 3 (least is).
-    minimum_speech_ms: a shorter burst opens no utterance.
-    pre_roll_ms: audio kept before the first speech. post_roll_ms: audio kept after the last.
-    endpoint_silence_ms: silence that ends an utterance. Less and less is enough for one longer than half
-        the cap, from five sixths of it on no more than the post-roll. With 500 more sentences are cut at pauses: WER of
-        test-other 13.6 %, with 700 12.5 %, with 900 11.9 %, decoded whole 11.0 %.
-    cap_ms: the longest utterance; cut_search_ms: its last stretch, in which the cut is sought.
-    partial_interval_ms: new audio from one partial decode to the next.
-
-    Raises ValueError naming the setting, its value and the accepted range.
-    """
-
-    vad: Detector = "silero"
-    vad_mode: int = _setting(0, 0, 3)
-    minimum_speech_ms: int = _setting(60, 30, 1_000)
-    pre_roll_ms: int = _setting(300, 300, 2_000)
-    post_roll_ms: int = _setting(200, 30, 1_000)
-    endpoint_silence_ms: int = _setting(700, 100, 10_000)
-    cap_ms: int = _setting(30_000, 10_000, 30_000)
-    cut_search_ms: int = _setting(5_000, 1_000, 6_000)
-    partial_interval_ms: int = _setting(500, 100, 10_000)
-
-    def __post_init__(self) -> None:
-        for item in fields(self):
-            if "range" not in item.metadata:
-                continue
-            low, high = item.metadata["range"]
-            value = getattr(self, item.name)
-            if not low <= value <= high:
-                raise ValueError(f"{item.name} is {value}: it must lie in {low} … {high}")
-        if self.post_roll_ms > self.endpoint_silence_ms:
-            raise ValueError(
-                f"post_roll_ms is {self.post_roll_ms}: it must not exceed endpoint_silence_ms, "
-                f"which is {self.endpoint_silence_ms}"
-            )
 
 
 @dataclass(frozen=True, slots=True)

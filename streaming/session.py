@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from streaming.audio import AudioDecoder
 from streaming.hallucination import is_plausible, worth_showing
-from streaming.hypothesis import Hypothesis, Nothing, final_message
+from streaming.hypothesis import Hypothesis, final_message
 from streaming.languages import Languages
 from streaming.protocol import (
     SAMPLE_RATE,
@@ -25,7 +25,8 @@ from streaming.protocol import (
     Speech,
     Start,
 )
-from streaming.segmenter import Began, Ended, Event, Paused, Segmenter, Settings
+from streaming.segmenter import Began, Ended, Event, Paused, Segmenter
+from streaming.settings import Settings
 from streaming.utterance import Decode, Utterance
 from streaming.vad import VoiceActivity, detector
 
@@ -171,7 +172,7 @@ class Session:
             message=f"utterance {decode.utterance} could not be recognised: {message}",
             fatal=False,
         )
-        nothing = Nothing(self._languages.fixed or "")
+        nothing = Hypothesis("", self._languages.fixed or "")
         return self._settle(decode, [error, *self._final(decode, nothing, 0.0)])
 
     def _expect_running(self) -> None:

@@ -12,6 +12,7 @@ from websockets.exceptions import InvalidStatus
 
 from daemon.config import Config, ConfigError
 from daemon.monitoring.log import TextFormatter
+from daemon.monitoring.metrics import total
 from daemon.monitoring.systemd_notify import Manager
 from daemon.net.listener import STRANGERS
 from daemon.serve import reload
@@ -57,7 +58,9 @@ async def test_a_token_opens_the_door_and_is_logged_by_its_label(
                 await client.say(Start(), sentence(), Stop())
                 await client.hear_all()
             await until(lambda: not len(daemon._registry))
-            assert daemon.health.totals.refused == {"token": 2}
+            assert (
+                total(daemon.metrics.refused) == total(daemon.metrics.refused.labels("token")) == 2
+            )
     said = "\n".join(
         record.getMessage() for record in caplog.records if "websockets" not in record.name
     )

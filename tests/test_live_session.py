@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from daemon.config import Config
-from daemon.monitoring.metrics import Metrics
-from daemon.monitoring.totals import Totals
+from daemon.monitoring.metrics import Metrics, total
 from daemon.recognition.scheduler import Scheduler
 from daemon.sessions.close_reasons import NORMAL, SHUTTING_DOWN, CloseReason
 from daemon.sessions.live_session import LiveSession, Service
@@ -21,7 +20,7 @@ from streaming.protocol import (
     Speech,
     Start,
 )
-from streaming.segmenter import Settings
+from streaming.settings import Settings
 from tests.support.fakes import PATIENCE, ScriptedEngine, health
 from tests.support.wire import frames, sentence, until
 
@@ -48,11 +47,10 @@ class Room:
     """An engine behind a scheduler, and seats on demand."""
 
     def __init__(self, engine: ScriptedEngine) -> None:
-        self.totals = Totals()
         self.scheduler = Scheduler(lambda: engine, asyncio.get_running_loop())
         self._warm = self.scheduler.start()
-        metrics = Metrics(self.totals, health)
-        self.service = Service(Config(), Settings(), self.scheduler, engine, metrics, None)
+        self.metrics = Metrics(health)
+        self.service = Service(Config(), Settings(), self.scheduler, engine, self.metrics, None)
 
     def live_session(self, **start: Any) -> LiveSession:
         return LiveSession("s1", "", Start(partials=False, **start), self.service)
@@ -78,7 +76,7 @@ async def test_a_session_is_told_from_ready_to_closed() -> None:
     assert isinstance(ear.heard[-1], Closed)
     assert ear.close_reason is NORMAL
     assert live_session.acknowledged_bytes == len(sentence())
-    assert room.totals.audio_samples == len(sentence()) // 2
+    assert total(room.metrics.audio) == pytest.approx(len(sentence()) / 32_000)
     assert live_session.finals == sum(isinstance(message, Final) for message in ear.heard) > 0
     room.stop()
 
@@ -99,7 +97,7 @@ async def test_what_was_said_to_nobody_is_told_to_the_next() -> None:
     assert second.heard[1:] == first.heard[known + 1 :]
     assert [type(message) for message in third.heard] == [Ready, Closed]
     assert first.close_reason is second.close_reason is NORMAL
-    assert room.totals.resumed == 2
+    assert total(room.metrics.resumed) == 2
     room.stop()
 
 
@@ -160,7 +158,7 @@ async def test_what_the_service_cannot_do_takes_no_seat() -> None:
     room = Room(ScriptedEngine())
     with pytest.raises(ProtocolError, match="unknown language"):
         room.live_session(language="xx")
-    assert room.totals.started == 0
+    assert total(room.metrics.started) == 0
     room.stop()
 
 
@@ -210,7 +208,7 @@ async def test_what_seemed_to_be_sound_and_is_a_header_is_not_taken_back() -> No
     counts = []
     for frame in [*frames(header + sentence()[:320], 20), sentence()[320:]]:
         feed(live_session, frame)
-        counts.append(room.totals.audio_samples)
+        counts.append(round(total(room.metrics.audio) * 16_000))
     assert counts[0] > 0
     assert counts == sorted(counts)
     assert counts[-1] == len(sentence()) // 2

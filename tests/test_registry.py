@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from websockets.exceptions import InvalidStatus
 
+from daemon.monitoring.metrics import total
 from daemon.server import Daemon
 from streaming.protocol import (
     Closed,
@@ -324,8 +325,8 @@ async def test_who_is_let_in_to_resume_starts_nothing_where_there_is_no_room(
         assert (error.code, error.fatal) == ("busy", True)
         assert "all 1 sessions are taken" in error.message
         assert not new.all(Ready)
-        assert daemon.health.totals.started == len(daemon._registry) == 1
-        assert daemon.health.totals.refused == {"full": 1}
+        assert total(daemon.metrics.started) == len(daemon._registry) == 1
+        assert total(daemon.metrics.refused) == total(daemon.metrics.refused.labels("full")) == 1
         await until(lambda: len(daemon._admitted) == 1)
         await old.say(Stop())
         await old.hear_all()
@@ -342,7 +343,7 @@ async def test_who_is_let_in_to_resume_may_start_where_there_is_room() -> None:
             await new.hear_all()
             assert await new.hang_up() == (1000, "")
         assert not new.all(Error)
-        assert daemon.health.totals.started == 2
+        assert total(daemon.metrics.started) == 2
 
 
 async def test_anothers_session_opens_no_door(tokens: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from daemon.recognition.request_queue import Result, Work
 from daemon.recognition.scheduler import Scheduler
-from model.engine.requests import Failure, Hypothesis, Request
+from model.engine.requests import Failure, Request, RequestOutput
 from tests.support.fakes import PATIENCE, ScriptedEngine, work
 from tests.support.wire import until
 
@@ -86,7 +86,7 @@ async def test_results_come_back_on_the_loop() -> None:
         clients.submit("a0f", "b0p")
         await clients.expect("a0f", "b0p")
         result = clients.results["a0f"]
-        assert isinstance(result, Hypothesis)
+        assert isinstance(result, RequestOutput)
         assert result.text == "1600"
         assert clients.milliseconds["a0f"] >= 0
         facts = clients.scheduler.facts()
@@ -176,7 +176,7 @@ async def test_a_round_that_fails_costs_nobody_a_final(caplog: pytest.LogCapture
             await clients.expect("x0f", "a0f", "c0f")
         assert company == [1, 3, 1, 1]
         assert [record.exc_info is not None for record in caplog.records] == [True]
-        assert all(isinstance(result, Hypothesis) for result in clients.results.values())
+        assert all(isinstance(result, RequestOutput) for result in clients.results.values())
         facts = clients.scheduler.facts()
         assert (facts.finals, facts.failed, facts.superseded) == (3, 0, 1)
         assert (facts.waiting, facts.running) == (0, 0)
@@ -203,7 +203,7 @@ async def test_the_final_that_fails_alone_has_failed(caplog: pytest.LogCaptureFi
         failure = clients.results.pop("b0f")
         assert isinstance(failure, Failure)
         assert failure.message == "the recogniser failed: out of luck"
-        assert all(isinstance(result, Hypothesis) for result in clients.results.values())
+        assert all(isinstance(result, RequestOutput) for result in clients.results.values())
         assert clients.scheduler.facts().failed == 1
         clients.submit("d0f")
         await clients.expect("x0f", "a0f", "c0f", "d0f")
@@ -223,7 +223,7 @@ async def test_a_fault_that_passes_costs_nothing() -> None:
     async with scheduling(ScriptedEngine(text=text)) as clients:
         clients.submit("a0f")
         await clients.expect("a0f")
-        assert isinstance(clients.results["a0f"], Hypothesis)
+        assert isinstance(clients.results["a0f"], RequestOutput)
         assert clients.scheduler.facts().failed == 0
 
 

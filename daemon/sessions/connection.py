@@ -344,7 +344,7 @@ class Connection:
         protocol = self._socket.protocol
         said, ours = protocol.close_rcvd, protocol.close_sent
         code = str(self._socket.close_code)
-        self._service.metrics.totals.ended[code] += 1
+        self._service.metrics.ended.labels(code).inc()
         if protocol.close_rcvd_then_sent:
             how = f"closed by the client before its end (code {code})"
         elif ours is not None and ours.code != NORMAL.code:

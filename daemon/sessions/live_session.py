@@ -23,6 +23,7 @@ from daemon.sessions.replay_log import ReplayLog
 from daemon.sessions.transcripts import Transcript, Transcripts
 from model.engine.requests import Failure
 from streaming.protocol import (
+    SAMPLE_BYTES,
     SAMPLE_RATE,
     Closed,
     Error,
@@ -36,8 +37,8 @@ from streaming.protocol import (
     Speech,
     Start,
 )
-from streaming.segmenter import Settings
 from streaming.session import Output, Session
+from streaming.settings import Settings
 from streaming.utterance import Decode
 
 logger = logging.getLogger(__name__)
@@ -105,7 +106,7 @@ class LiveSession:
         # The newest hypothesis and its utterance: nearly always a right draft of the next one.
         self._last_hypothesis: tuple[int, tuple[int, ...]] = -1, ()
         self._timer: asyncio.TimerHandle | None = None  # of the next look at the lateness
-        service.metrics.totals.started += 1
+        service.metrics.started.inc()
         self.transcript: Transcript | None = None
         if service.transcripts is not None:
             about = {"model": service.engine.name, "token": label, "task": start.task}
@@ -134,7 +135,7 @@ class LiveSession:
     @property
     def bytes_per_second(self) -> int:
         """Of audio in the client's format."""
-        size = {"s16le": 2, "f32le": 4, "mulaw": 1, "alaw": 1}[self._start.encoding]
+        size = SAMPLE_BYTES[self._start.encoding]
         return self._start.rate * self._start.channels * size
 
     @property
@@ -154,7 +155,7 @@ class LiveSession:
         Raises LookupError where that is not known any more, or not yet.
         """
         missed = self._replay_log.after(finals)
-        self._service.metrics.totals.resumed += self._attachments > 0
+        self._service.metrics.resumed.inc(self._attachments > 0)
         self._attachments += 1
         self.client = client
         client.tell(self._ready())
@@ -235,7 +236,7 @@ class LiveSession:
             self._end()
         # What seemed to be sound may turn out to be a header.
         received = max(self._session.received, self._accounted)
-        self._service.metrics.totals.audio_samples += received - self._accounted
+        self._service.metrics.audio.inc((received - self._accounted) / SAMPLE_RATE)
         self._accounted = received
         if self.client is not None:
             self.client.changed()
@@ -309,7 +310,8 @@ class LiveSession:
             self._last_hypothesis = decode.utterance, result.tokens
         if not decode.final:
             self._service.metrics.partial(milliseconds)
-        self._follow(partial(self._session.accept, decode, result, milliseconds))
+        hypothesis = request_builder.hypothesis(result)
+        self._follow(partial(self._session.accept, decode, hypothesis, milliseconds))
 
     def _watch_lag(self) -> None:
         due = self._lag_monitor.due

@@ -24,7 +24,7 @@ from model.engine.batch_sizes import BUCKETS, STAGED
 from model.engine.draft_planner import DraftPlanner, ProposerFactory, previous_text
 from model.engine.language_detection import given_language
 from model.engine.memory_fallback import MemoryFallback
-from model.engine.requests import Failure, Hypothesis, Request, check
+from model.engine.requests import Failure, Request, RequestOutput, check
 from model.engine.round_output import RoundOutput
 from model.engine.runner import Runner
 from model.engine.sequence import Proposal, Sequence
@@ -149,10 +149,10 @@ class Engine:
                 return
 
     @torch.inference_mode()
-    def step(self) -> list[Hypothesis | Failure]:
+    def step(self) -> list[RequestOutput | Failure]:
         """Prefill what was admitted, then one round for every row; returns what finished."""
         arrived, self._arrived = self._arrived, []
-        finished: list[Hypothesis | Failure] = []
+        finished: list[RequestOutput | Failure] = []
         window = self.runner.sizes.states
         for states, alike in groupby(sorted(arrived, key=window), key=window):
             group = list(alike)
@@ -162,7 +162,7 @@ class Engine:
             finished += self._advanced()
         return finished
 
-    def transcribe(self, requests: Iterable[Request]) -> list[Hypothesis]:
+    def transcribe(self, requests: Iterable[Request]) -> list[RequestOutput]:
         """Decode all, as many at a time as there are slots; results in the order of requests.
 
         Raises ValueError for the first request that cannot be decoded.
@@ -170,7 +170,7 @@ class Engine:
         order = list(requests)
         for request in order:
             self.check(request)
-        waiting, done = deque(order), dict[Request, Hypothesis]()
+        waiting, done = deque(order), dict[Request, RequestOutput]()
         while waiting or self.occupied:
             while waiting and self.occupied < self.slots:
                 self.admit(waiting.popleft())
@@ -182,9 +182,9 @@ class Engine:
                 done[result.request] = result
         return [done[request] for request in order]
 
-    def _admitted(self, requests: list[Request], states: int) -> list[Hypothesis | Failure]:
+    def _admitted(self, requests: list[Request], states: int) -> list[RequestOutput | Failure]:
         """Prefill `requests`, which share a window of so many encoder states."""
-        finished: list[Hypothesis | Failure] = []
+        finished: list[RequestOutput | Failure] = []
         prefill = partial(self._prefill, states)
         for batch in self._memory.prefill(requests, self._rows, prefill):
             if isinstance(batch, Failure):
@@ -194,7 +194,7 @@ class Engine:
                 finished += self._deliver(batch)
         return finished
 
-    def _advanced(self) -> list[Hypothesis | Failure]:
+    def _advanced(self) -> list[RequestOutput | Failure]:
         """One round for every row that there is memory for."""
         batch = self._memory.round(self._rows, self._round)
         if isinstance(batch, Failure):
@@ -217,12 +217,12 @@ class Engine:
         proposals = self.planner.propose(rows)
         return Batch(rows, proposals, self.runner.round(rows, proposals))
 
-    def _deliver(self, batch: Batch) -> list[Hypothesis | Failure]:
+    def _deliver(self, batch: Batch) -> list[RequestOutput | Failure]:
         """Take what the target emitted, and free the rows that are finished."""
         for row, proposal, output in zip(batch.rows, batch.proposals, batch.outputs, strict=True):
             row.take(proposal, output)
             self.planner.learn(row, proposal, output)
-        finished: list[Hypothesis | Failure] = []
+        finished: list[RequestOutput | Failure] = []
         # Only now that every row knows its length may rows be moved.
         for row in [row for row in batch.rows if row.finished(self.tokens.eot)]:
             slot = self._rows.index(row)

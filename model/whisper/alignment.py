@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model.engine.requests import TimedWord
+from model.engine.requests import WordTiming
 from model.whisper.mel import SAMPLE_RATE, SAMPLES_PER_STATE
 from model.whisper.network import Cache, Decoder
 from model.whisper.tokens import TokenTable
@@ -57,7 +57,7 @@ def align(
     audio: NDArray[np.float32],
     table: TokenTable,
     language: str,
-) -> tuple[TimedWord, ...]:
+) -> tuple[WordTiming, ...]:
     """The words of `text`, tokens without the end, and when they were said.
 
     opening: what stood before it. cache: the utterance's row alone, of which `states` encoder states
@@ -226,7 +226,7 @@ def timed_words(
     table: TokenTable,
     language: str,
     seconds: float,
-) -> tuple[TimedWord, ...]:
+) -> tuple[WordTiming, ...]:
     """Words with their times, which ascend and lie within `seconds`.
 
     tokens: of the text alone. starts: [len(tokens) + 1], as `token_starts` gives them, counted in the
@@ -234,11 +234,11 @@ def timed_words(
     """
     assert all(a <= b for a, b in pairwise(starts))
 
-    def word(text: str, first: int, stop: int) -> TimedWord:
+    def word(text: str, first: int, stop: int) -> WordTiming:
         start = sound[starts[first]]
         # Up to the last state before the next word, which may lie behind a pause.
         end = sound[starts[stop] - 1] + 1 if starts[stop] > starts[first] else start
-        return TimedWord(
+        return WordTiming(
             text=text.strip(),
             start=float(min(start * SECONDS_PER_STATE, seconds)),
             end=float(min(end * SECONDS_PER_STATE, seconds)),

@@ -30,6 +30,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, ProtocolError
 from websockets.frames import Frame, Opcode
 
 from clients.stream import Captions, connect
+from daemon.monitoring.metrics import total
 from daemon.recognition.request_queue import Result
 from daemon.recognition.scheduler import Engine
 from daemon.serve import physical_cores
@@ -242,7 +243,7 @@ async def resume(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
             finals, closed = await stream(running, cut)
             equal += finals == whole and closed == account
             print(f"resume {number + 1}/{cuts}: cut at {cut}, equal so far {equal}", flush=True)
-        resumed = running.daemon.health.totals.resumed
+        resumed = int(total(running.daemon.metrics.resumed))
     return {"cuts": cuts, "resumed": resumed, "equal": equal, "finals_each": len(whole)}
 
 
