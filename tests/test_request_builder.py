@@ -5,7 +5,8 @@ import pytest
 
 from daemon.recognition import request_builder
 from model.engine.fallback import FALLBACK_TEMPERATURES
-from model.engine.requests import Request, RequestOutput, WordTiming
+from model.engine.requests import Request, RequestOutput
+from model.whisper.alignment import WordTiming
 from streaming.hypothesis import Hypothesis, TimedWord
 from streaming.protocol import Start
 from streaming.utterance import Decode

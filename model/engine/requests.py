@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.engine.fallback import compression_ratio, is_repetitive, is_silence
+from model.whisper.alignment import WordTiming
 from model.whisper.mel import SAMPLE_RATE
 
 SURE = 0.5  # probability from which a detected language is believed against the one expected
@@ -50,19 +51,6 @@ class Request:
     fallback_temperatures: tuple[float, ...] = ()
     words: bool = False
     max_new_tokens: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class WordTiming:
-    """A word as written, its punctuation included; seconds from the utterance's first sample.
-
-    probability: mean of its tokens'.
-    """
-
-    text: str
-    start: float
-    end: float
-    probability: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)

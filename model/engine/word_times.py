@@ -4,10 +4,9 @@ from contextlib import suppress
 
 import torch
 
-from model.engine.requests import WordTiming
 from model.engine.runner import Runner
 from model.engine.sequence import Sequence
-from model.whisper.alignment import Heads, align
+from model.whisper.alignment import Heads, WordTiming, align
 
 
 def word_times(

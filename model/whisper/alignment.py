@@ -8,6 +8,7 @@ through it (dynamic time warping). Nothing is decoded here.
 import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import pairwise, product
 
 import numpy as np
@@ -15,7 +16,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model.engine.requests import WordTiming
 from model.whisper.mel import SAMPLE_RATE, SAMPLES_PER_STATE
 from model.whisper.network import Cache, Decoder
 from model.whisper.tokens import TokenTable
@@ -29,6 +29,19 @@ SECONDS_PER_STATE = SAMPLES_PER_STATE / SAMPLE_RATE
 PAUSE_DB = 35
 LOUD = 0.95
 UNSPACED = frozenset({"zh", "ja", "th", "lo", "my", "yue"})  # languages that write no spaces
+
+
+@dataclass(frozen=True, slots=True)
+class WordTiming:
+    """A word as written, its punctuation included; seconds from the utterance's first sample.
+
+    probability: mean of its tokens'.
+    """
+
+    text: str
+    start: float
+    end: float
+    probability: float
 
 
 def read_heads(given: object, layers: int, heads: int) -> Heads:
