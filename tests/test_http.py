@@ -42,7 +42,7 @@ async def test_a_reply_is_sent_as_it_is() -> None:
     """Each field once, the length in bytes."""
     async with serving(ScriptedEngine()) as daemon:
         page = Reply(HTTPStatus.OK, "\u00e4", "text/html", {"Cache-Control": "no-cache"})
-        daemon._router._routes["/page"] = lambda _: page
+        daemon.endpoints.router.routes["/page"] = lambda _: page
         status, head, body = await get(daemon, "/page")
     assert (status, body) == (200, "\u00e4")
     fields = [line.lower() for line in head.splitlines()]

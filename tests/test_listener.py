@@ -46,10 +46,10 @@ async def test_beyond_their_number_the_connection_that_was_silent_longest_ends(
         idle = []
         for _ in range(3):
             idle.append(await asyncio.open_connection("127.0.0.1", daemon.port))
-            await until(lambda: len(daemon._listener.sockets) == len(idle) + 1)
+            await until(lambda: len(daemon.listener.sockets) == len(idle) + 1)
         assert (await get(daemon, "/livez"))[0] == 200
         await gone(idle[0][0])
-        await until(lambda: len(daemon._listener.sockets) == 3)
+        await until(lambda: len(daemon.listener.sockets) == 3)
         assert not idle[1][0].at_eof()
         await client.say(Stop())
         await client.hear_all()
@@ -59,7 +59,7 @@ async def test_beyond_their_number_the_connection_that_was_silent_longest_ends(
 
 async def test_where_everybody_has_asked_for_something_the_newcomer_goes() -> None:
     async with serving(ScriptedEngine()) as daemon, calling(daemon) as client:
-        daemon._listener.most = 1
+        daemon.listener.most = 1
         reader, writer = await asyncio.open_connection("127.0.0.1", daemon.port)
         await gone(reader)
         writer.close()
@@ -70,12 +70,12 @@ async def test_where_everybody_has_asked_for_something_the_newcomer_goes() -> No
 async def test_however_many_come_at_once_their_number_is_kept() -> None:
     """All of them are accepted in one turn of the loop."""
     async with serving(ScriptedEngine()) as daemon:
-        daemon._listener.most = 4
+        daemon.listener.most = 4
         with ExitStack() as crowd:
             for _ in range(20):
                 crowd.enter_context(socket.create_connection(("127.0.0.1", daemon.port)))
             async with asyncio.timeout(5):  # half of what silent ones have
-                await until(lambda: len(daemon._listener.sockets) == 4)
+                await until(lambda: len(daemon.listener.sockets) == 4)
 
 
 async def test_a_socket_that_is_handed_over_waits_for_the_model() -> None:
@@ -87,7 +87,7 @@ async def test_a_socket_that_is_handed_over_waits_for_the_model() -> None:
         await daemon.start()
         running = asyncio.create_task(daemon.run())
         waiting = asyncio.create_task(talk(daemon))
-        await until(lambda: bool(daemon._listener.sockets))
+        await until(lambda: bool(daemon.listener.sockets))
         assert (await get(daemon, "/livez"))[0] == 200
         assert (await get(daemon, "/readyz"))[0] == 503
         assert not waiting.done()
@@ -109,7 +109,7 @@ async def test_who_waits_for_a_model_that_cannot_be_had_is_told() -> None:
         await daemon.start()
         running = asyncio.create_task(daemon.run())
         waiting = asyncio.create_task(talk(daemon))
-        await until(lambda: bool(daemon._listener.sockets))
+        await until(lambda: bool(daemon.listener.sockets))
         failing.set()
         with pytest.raises(LookupError):
             await asyncio.wait_for(running, PATIENCE)
@@ -164,7 +164,7 @@ async def test_a_new_certificate_serves_new_connections_and_old_ones_stay(tmp_pa
             await client.hear_until(Ready)
             before = serial(opened.transport)
             made.renew()
-            daemon.reload(daemon._config)
+            daemon.reload(daemon.config)
             async with connect(url, ssl=made.client()) as other:
                 assert serial(other.transport) != before
             await client.say('{"type": "stop"}')

@@ -35,9 +35,9 @@ async def test_prometheus_sees_what_happened() -> None:
             during = parsed((await get(daemon, "/metrics"))[2])
             await client.say(Flush(), Stop())
             await client.hear_all()
-        await until(lambda: not daemon._admitted)
+        await until(lambda: not daemon.admission.admitted)
         finals = await talk(daemon, Start(partials=False))
-        await until(lambda: not daemon._admitted)
+        await until(lambda: not daemon.admission.admitted)
         status, head, text = await get(daemon, "/metrics")
     after = parsed(text)
     assert status == 200

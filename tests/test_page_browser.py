@@ -37,7 +37,7 @@ async def test_a_microphone_is_captioned_by_the_daemon(browser: Browser) -> None
         await stop(page)
         await expect(status).to_have_text("Ready")
         await expect(page.locator("#live .words")).to_have_count(0)
-        await until(lambda: not daemon._connections)
+        await until(lambda: not daemon.connections)
 
 
 async def test_every_sample_of_the_microphone_arrives_as_it_is(browser: Browser) -> None:

@@ -87,8 +87,8 @@ async def test_a_session_outlives_its_connection(browser: Browser, tmp_path: Pat
         await page.set_input_files("#file", sound)
         await until(engine.entered.is_set)
         for count in (1, 2, 3):
-            await until(lambda: bool(daemon._admitted))
-            (connection,) = daemon._admitted
+            await until(lambda: bool(daemon.admission.admitted))
+            (connection,) = daemon.admission.admitted
             connection.transport.abort()
             await until(lambda: totals.resumed == count)  # noqa: B023 - used at once
         engine.release()

@@ -40,7 +40,7 @@ async def test_signals_stop_the_daemon(
         assert f"ready on ws://127.0.0.1:{daemon.port} (model scripted, " in caplog.text
         assert READY.search(caplog.text.encode())  # what `captiond demo` waits for
     async with calling(daemon) as client:
-        await until(lambda: bool(daemon._connections))
+        await until(lambda: bool(daemon.connections))
         os.kill(os.getpid(), number)
         assert (await client.hang_up())[0] == 1001
     await asyncio.wait_for(running, PATIENCE)

@@ -166,8 +166,8 @@ async def test_the_manager_hears_of_the_whole_life(inbox: Inbox) -> None:
     await until(lambda: inbox.count("READY=1") == 2)
     assert inbox.fields.count("RELOADING=1") == 1
     assert daemon.health.full is False
-    assert daemon._config.max_sessions == 3
-    assert daemon._config.slots == Config().slots, "waits for a restart"
+    assert daemon.config.max_sessions == 3
+    assert daemon.config.slots == Config().slots, "waits for a restart"
     os.kill(os.getpid(), signal.SIGTERM)
     await asyncio.wait_for(running, PATIENCE)
     assert inbox.count("STOPPING=1") == 1

@@ -290,7 +290,7 @@ FAULTS: dict[str, Callable[[Stage], Awaitable[dict[str, Any]]]] = {
 async def inflict(stage: Stage, fault: str, wanted: list[str]) -> dict[str, Any]:
     """The fault in the middle of three sessions; what it did, and whether they heard what is `wanted`."""
     talking = [asyncio.create_task(stage.talk()) for _ in range(NEIGHBOURS)]
-    await until(lambda: len(stage.daemon._registry) >= NEIGHBOURS)
+    await until(lambda: len(stage.daemon.sessions) >= NEIGHBOURS)
     facts = await FAULTS[fault](stage)
     heard = await asyncio.gather(*talking)
     return {**facts, "neighbours_unchanged": sum(texts == wanted for texts in heard)}
