@@ -286,7 +286,7 @@ async def test_the_daemon_writes_what_it_says(tmp_path: Path) -> None:
             await client.say(Start(partials=False), sentence())
             await until(lambda: round(total(daemon.metrics.audio) * 32_000) == len(sentence()))
             client.socket.transport.abort()
-        await until(lambda: not len(daemon._registry))
+        await until(lambda: not len(daemon.sessions))
     lines = only_transcript(tmp_path)
     assert lines[-1]["type"] == "closed"
     assert lines[-1]["finals"] == sum(line["type"] == "final" for line in lines) > 1
