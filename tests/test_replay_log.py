@@ -39,7 +39,7 @@ def test_finals_that_have_not_been_are_not_known() -> None:
 def test_the_oldest_is_forgotten() -> None:
     """Memory is bounded; whoever knows less than what is left cannot be helped."""
     replay_log, messages = told(MOST)
-    assert len(replay_log._messages) == MOST
+    assert len(replay_log) == MOST
     assert replay_log.after(MOST - 3) == messages[-6:]
     with pytest.raises(LookupError):
         replay_log.after(3)
@@ -64,7 +64,7 @@ def test_where_nobody_may_come_back_finals_are_counted_alone() -> None:
         replay_log.add(speech(number))
         replay_log.add(final(str(number), utterance=number))
     replay_log.add(Flushed(at=3.0))
-    assert not replay_log._messages
+    assert len(replay_log) == 0
     assert replay_log.finals == 3
     assert replay_log.after(3) == []
     for known in range(3):
