@@ -3,7 +3,8 @@ import pytest
 
 from streaming.frontend import FrontEnd
 from streaming.protocol import ProtocolError, Start
-from streaming.segmenter import Began, Ended, Settings
+from streaming.segmenter import Began, Ended
+from streaming.settings import Settings
 from tests.support.streams import RATE, Loudness, loud, quiet, s16
 
 
