@@ -28,7 +28,7 @@ def logits_of(one: DrafterCache, hidden: Tensor) -> tuple[Tensor, Tensor | None]
         shown.append((logits, ids))
         return logits.argmax(-1)
 
-    named = one._name(hidden, choose, 2)
+    named = one.propose(hidden, choose, 2)
     assert torch.equal(named, shown[0][0].argmax(-1))
     return shown[0]
 
@@ -55,15 +55,15 @@ def test_slots_keep_apart_move_and_are_cleared() -> None:
 
     positions = torch.tensor([[0, 1, 2], [4, 5, 6]])
     k, v = noise(2, 3, 2, 16), noise(2, 3, 2, 16)
-    one._keep_text(1, k, v, positions, 1)
+    one.write_text(1, k, v, positions, 1)
     encoder_len = [(noise(2, 2, 7, 16), noise(2, 2, 7, 16)) for _ in range(2)]
-    one._keep_encoder(encoder_len, 1)
+    one.write_audio(encoder_len, 1)
 
     def kept(slot: int) -> list[Tensor]:
-        pairs = [*one._text(1, 3, 8), *one._encoder_len(0, 3, 7), *one._encoder_len(1, 3, 7)]
+        pairs = [*one.text_kv(1, 3, 8), *one.audio_kv(0, 3, 7), *one.audio_kv(1, 3, 7)]
         return [tensor[slot].clone() for tensor in pairs]
 
-    assert not any(tensor.any() for tensor in [*kept(0), *one._text(0, 3, 8)])
+    assert not any(tensor.any() for tensor in [*kept(0), *one.text_kv(0, 3, 8)])
     assert torch.equal(kept(2)[0][:, 4:7], k[1].transpose(0, 1))
     assert torch.equal(kept(2)[3], encoder_len[0][1][1])
     before = kept(2)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from model.checkpoints.load import Checkpoint, ModelError
 from model.checkpoints.load import load as load_checkpoint
-from model.drafting.drafter_files import Trained
+from model.drafting.drafter_files import TrainedDrafter
 from model.drafting.parallel import Architecture, from_target, spread_aux_layers
 from model.drafting.previous_text import PreviousText, Proposer
 from model.drafting.speech_draft import SpeechArchitecture
@@ -305,12 +305,12 @@ def tiny_drafter(
     *,
     checkpoint: Checkpoint = CHECKPOINT,
     block: int = 8,
-) -> Trained:
+) -> TrainedDrafter:
     """Untrained, but begun from the target's own blocks, so that some proposals hold."""
     torch.manual_seed(3)
     architecture = Architecture(2, block, spread_aux_layers(2), vocabulary)
     network = from_target(whisper_of(checkpoint), architecture, blocks=(0, 1))
-    return Trained("tiny", network, (0.5,) * block)
+    return TrainedDrafter("tiny", network, (0.5,) * block)
 
 
 def tiny_speech_draft(
@@ -318,11 +318,11 @@ def tiny_speech_draft(
     *,
     checkpoint: Checkpoint = CHECKPOINT,
     block: int = 8,
-) -> Trained:
+) -> TrainedDrafter:
     """The same, but autoregressive."""
     architecture = SpeechArchitecture(block, (0, 1), vocabulary)
     network = speech_from_target(whisper_of(checkpoint), architecture, block=1)
-    return Trained("tiny", network, (0.5,) * block)
+    return TrainedDrafter("tiny", network, (0.5,) * block)
 
 
 def whisper_of(checkpoint: Checkpoint) -> Whisper:
@@ -341,7 +341,7 @@ both_drafters = pytest.mark.parametrize(
 @pytest.mark.parametrize("static", [False, True])
 @pytest.mark.parametrize("slots", [1, 2, 4, 8])
 def test_a_drafter_changes_no_greedy_token(
-    drafter: Callable[..., Trained],
+    drafter: Callable[..., TrainedDrafter],
     vocabulary: tuple[int, ...] | None,
     static: bool,
     slots: int,
@@ -361,7 +361,9 @@ def test_a_drafter_changes_no_greedy_token(
 
 @both_drafters
 @pytest.mark.parametrize("block", [1, 2, 3])
-def test_a_short_block_changes_no_greedy_token(drafter: Callable[..., Trained], block: int) -> None:
+def test_a_short_block_changes_no_greedy_token(
+    drafter: Callable[..., TrainedDrafter], block: int
+) -> None:
     """Of the engine's or of the drafter's making: fewer candidates than the other could take."""
     for trained, most in ((drafter(block=block), 8), (drafter(), block)):
         engine = Engine(CHECKPOINT, slots=3, drafter=trained, block=most)
@@ -372,7 +374,7 @@ def test_a_short_block_changes_no_greedy_token(drafter: Callable[..., Trained], 
 
 @both_drafters
 def test_a_sampled_row_with_a_drafter_follows_from_its_seed_alone(
-    drafter: Callable[..., Trained],
+    drafter: Callable[..., TrainedDrafter],
 ) -> None:
     """Company, order and what was said before change nothing; the distribution is tested apart."""
     alone = {}
@@ -395,7 +397,7 @@ def test_a_sampled_row_with_a_drafter_follows_from_its_seed_alone(
 SHORT = tiny_checkpoint(max_target_positions=16)
 
 
-def first_tokens(drafter: Trained | None, seeds: range) -> Counter[tuple[int, ...]]:
+def first_tokens(drafter: TrainedDrafter | None, seeds: range) -> Counter[tuple[int, ...]]:
     """How often each pair of first tokens is drawn at T = 1, over many seeds in full batches."""
     engine = Engine(SHORT, slots=16, drafter=drafter)
     drawn = engine.transcribe(
@@ -408,7 +410,7 @@ def first_tokens(drafter: Trained | None, seeds: range) -> Counter[tuple[int, ..
 
 @both_drafters
 def test_sampling_through_a_drafter_has_the_targets_distribution(
-    drafter: Callable[..., Trained],
+    drafter: Callable[..., TrainedDrafter],
 ) -> None:
     """The whole engine at T = 1: tokens behind the prefill's, drafted and plain, by chi-square."""
     draws = 1_500
@@ -578,7 +580,7 @@ def test_slots_have_bounds(slots: int) -> None:
 
 @both_drafters
 def test_a_drafter_that_is_never_right_is_left_alone(
-    drafter: Callable[..., Trained], monkeypatch: pytest.MonkeyPatch
+    drafter: Callable[..., TrainedDrafter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After the first rounds the pace chooses plain passes, but for a probe now and then."""
 

@@ -10,7 +10,7 @@ from model.drafting.reading import ReaderArchitecture, SlotReader, from_encoder
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from model.drafting.drafter_files import Trained
+from model.drafting.drafter_files import TrainedDrafter
 from model.engine.phases import Phases
 from model.whisper.network import Whisper
 from model.whisper.slots import Slots
@@ -24,7 +24,7 @@ ROWS = 3
 class Bench:
     """Phases over fresh slots, always in the same state."""
 
-    def __init__(self, drafter: Trained) -> None:
+    def __init__(self, drafter: TrainedDrafter) -> None:
         weights = CHECKPOINT.weights
         whisper = Whisper.from_weights(
             CHECKPOINT.config, weights, torch.device("cpu"), torch.float32
@@ -118,7 +118,7 @@ PHASES: dict[str, Phase] = {
 )
 @pytest.mark.parametrize("name", PHASES)
 @torch.no_grad()
-def test_a_traced_phase_replays_the_eager_call(name: str, drafter: Trained) -> None:
+def test_a_traced_phase_replays_the_eager_call(name: str, drafter: TrainedDrafter) -> None:
     """Tracing fails on host reads and data-dependent shapes; the graph then runs on other data."""
     make, inputs, prefilled = PHASES[name]
     eager, traced = Bench(drafter), Bench(drafter)

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.drafting.drafter_files import Trained
+from model.drafting.drafter_files import TrainedDrafter
 from model.engine.engine import Engine
 from model.engine.requests import Request
 from model.engine.runner import Runner
@@ -15,7 +15,9 @@ from tests.test_engine import tiny_drafter
 CHECKPOINT = tiny_checkpoint(max_source_positions=1500)
 
 
-def runner(*, static: bool = False, slots: int = 5, drafter: Trained | None = None) -> Runner:
+def runner(
+    *, static: bool = False, slots: int = 5, drafter: TrainedDrafter | None = None
+) -> Runner:
     return Runner(
         CHECKPOINT,
         device=torch.device("cpu"),
