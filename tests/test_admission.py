@@ -6,7 +6,7 @@ from websockets.datastructures import Headers
 from daemon.config import Config
 from daemon.net.auth import Tokens
 from daemon.sessions.admission import Refusal, authenticate, check_capacity
-from tests.test_health import health
+from tests.support.fakes import health
 
 TOKEN = "a-token-of-some-length"
 TOKENS = Tokens({"alice": TOKEN})

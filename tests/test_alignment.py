@@ -19,8 +19,8 @@ from model.whisper.alignment import (
     timed_words,
     token_starts,
 )
-from tests.support.tiny import tiny_tokens
-from tests.test_engine import CHECKPOINT, noise
+from tests.support.tiny import CHECKPOINT, tiny_tokens
+from tests.support.utterances import noise
 
 TOKENS = tiny_tokens()
 

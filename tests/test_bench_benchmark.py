@@ -1,63 +1,15 @@
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from model.bench.benchmark import ENGINES, Benchmark, Plan, about
-from model.bench.clips import BenchError, Clip
+from model.bench.benchmark import ENGINES, conditions
+from model.bench.clips import BenchError
 from model.bench.other_engines import Unavailable
 from model.checkpoints.load import ModelError
-from model.drafting.drafter_files import save_network
-from model.drafting.parallel import Architecture, from_target
 from model.engine import build as starting
-from model.whisper.network import Whisper
 from model.whisper.quantised import missing_instructions
-from tests.support.tiny import tiny_checkpoint
-
-CHECKPOINT = tiny_checkpoint()
-PLAN = Plan(
-    language="en",
-    device="cpu",
-    engines=("greedy", "oracle", "again"),
-    batches=(1, 4),
-    repeats=1,
-    warm_ups=0,
-    chance=0.9,
-    block=4,
-    drafter=None,
-    assistant=None,
-)
-
-
-def clips(count: int = 5) -> list[Clip]:
-    """Seeded noise; every second one has a transcript."""
-    return [
-        Clip(
-            str(n),
-            np.random.default_rng(n).uniform(-1, 1, 6000 + 3000 * n).astype(np.float32),
-            "some words" if n % 2 else None,
-        )
-        for n in range(count)
-    ]
-
-
-def field(tmp_path: Path, plan: Plan = PLAN) -> Benchmark:
-    """The tiny model over five clips."""
-    return Benchmark(CHECKPOINT, clips(), plan, tmp_path, lambda _: None)
-
-
-def save_tiny_drafter(path: Path) -> Path:
-    """An untrained drafter of the tiny model, on disk."""
-    whisper = Whisper.from_weights(
-        CHECKPOINT.config,
-        CHECKPOINT.weights,
-        CHECKPOINT.weights["decoder.positions"].device,
-        CHECKPOINT.weights["decoder.positions"].dtype,
-    )
-    network = from_target(whisper, Architecture(1, 4, (0, 1)), (1,))
-    save_network(path, network, target=CHECKPOINT.fingerprint, acceptance=[0.5] * 4)
-    return path
+from tests.support.tiny_bench import PLAN, field, save_tiny_drafter
 
 
 def test_contenders_are_made_once_and_named_as_asked(tmp_path: Path) -> None:
@@ -147,7 +99,7 @@ def test_a_language_that_the_model_lacks_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_the_figures_rest_on(tmp_path: Path) -> None:
-    assert about(field(tmp_path)) == {
+    assert conditions(field(tmp_path)) == {
         "clips": 5,
         "audio_s": 3.8,
         "language": "en",

@@ -8,7 +8,7 @@ import soundfile
 
 from model.bench import command
 from tests.benchmarks import gpu_check
-from tests.test_load import save_transformers
+from tests.support.tiny_files import save_transformers
 
 
 def run(*arguments: str | Path) -> int:

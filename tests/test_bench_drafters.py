@@ -15,7 +15,8 @@ from tests.benchmarks.bench_drafters import (
     read_results,
     variants,
 )
-from tests.support.lessons import CHECKPOINT, RECIPE, fill, passages
+from tests.support.lessons import RECIPE, fill, passages
+from tests.support.tiny import CHECKPOINT
 
 SHARES = {"rounds": 4, "tokens": 10, "tau": 2.5, "alpha": 0.375, "acceptance": [0.75, 1.0, 0.0]}
 FACTS: Figures = {

@@ -21,9 +21,8 @@ from model.bench.other_engines import (
 from model.bench.word_errors import word_errors
 from model.checkpoints.load import PACKAGES, Package, load
 from tests.support.audio import ABSENT, ROOT, recordings
-from tests.support.tiny import tiny_checkpoint
+from tests.support.tiny import CHECKPOINT, tiny_checkpoint
 
-CHECKPOINT = tiny_checkpoint()
 CLIPS = [
     Clip(str(n), np.random.default_rng(n).uniform(-1, 1, 9000 + 3000 * n).astype(np.float32))
     for n in range(5)
@@ -155,7 +154,6 @@ def test_faster_whisper_gets_every_sample_of_every_clip(
 
 
 @pytest.mark.real
-@pytest.mark.timeout(300)
 @pytest.mark.skipif(not (ROOT / "manifest.tsv").is_file(), reason=ABSENT)
 def test_faster_whisper_hears_what_the_engine_hears(tmp_path: Path) -> None:
     """Genuine weights, alone and batched, float32 and int8: all but a few words.

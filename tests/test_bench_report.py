@@ -9,8 +9,8 @@ from model.bench.passes import passes
 from model.bench.report import DEFINITIONS, machine, read, write
 from model.bench.sections import SECTIONS
 from model.checkpoints.random_weights import random_checkpoint, shape_config
-from tests.test_bench_benchmark import field
-from tests.test_random_weights import SMALL
+from tests.support.tiny import SMALL
+from tests.support.tiny_bench import field
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from model.bench.sections import BLOCKS, SECTIONS, TEMPERATURES, blocks, engines, share, temperature
-from tests.test_bench_benchmark import PLAN, field, save_tiny_drafter
+from tests.support.tiny_bench import PLAN, field, save_tiny_drafter
 
 
 def test_engines_side_by_side(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from model.drafting.drafter_files import save_network
 from model.engine import build as starting
 from model.engine.build import start
 from model.whisper.quantised import Precision, missing_instructions
-from tests.test_load import save_transformers
-from tests.test_parallel import network
+from tests.support.tiny_drafters import tiny_parallel
+from tests.support.tiny_files import save_transformers
 
 
 def test_an_engine_from_a_directory(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -86,7 +86,7 @@ def test_a_drafter_is_taken_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     model = str(save_transformers(tmp_path))
     file = tmp_path / "drafters" / "swift.safetensors"
     file.parent.mkdir()
-    save_network(file, network(), target=load(model).fingerprint, acceptance=[0.5] * 4)
+    save_network(file, tiny_parallel(), target=load(model).fingerprint, acceptance=[0.5] * 4)
     assert start(model, device="cpu", slots=1).drafter is None
     assert start(model, device="cpu", slots=1, drafter=str(file)).drafter == "swift"
     monkeypatch.setattr(drafter_files, "BUNDLED", file.parent)
@@ -97,7 +97,7 @@ def test_a_drafter_is_taken_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_drafters_memory_counts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """It has as many layers as the tiny target: twice the memory for slots."""
     model, file = str(save_transformers(tmp_path)), tmp_path / "swift.safetensors"
-    save_network(file, network(), target=load(model).fingerprint, acceptance=[0.5] * 4)
+    save_network(file, tiny_parallel(), target=load(model).fingerprint, acceptance=[0.5] * 4)
     with caplog.at_level(logging.INFO, logger="model"):
         start(model, device="cpu", slots=96, drafter="none")
         start(model, device="cpu", slots=96, drafter=str(file))
@@ -107,7 +107,7 @@ def test_a_drafters_memory_counts(tmp_path: Path, caplog: pytest.LogCaptureFixtu
 
 def test_another_models_drafter_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "swift.safetensors"
-    save_network(file, network(), target="another", acceptance=[0.5] * 4)
+    save_network(file, tiny_parallel(), target="another", acceptance=[0.5] * 4)
     with pytest.raises(ModelError, match="was made for another target"):
         start(str(save_transformers(tmp_path)), device="cpu", drafter=str(file))
 

@@ -16,9 +16,8 @@ from clients.caption_formats import (
     meter,
 )
 from streaming.protocol import Closed, Error, Lag, ServerMessage, decode_server
-from tests.support.standin import final, partial, ready
+from tests.support.standin import SESSION, final, partial, ready
 from tests.support.terminal import Terminal, terminal_of
-from tests.test_subtitles import SESSION
 
 
 def rendered(name: str, *messages: ServerMessage) -> str:

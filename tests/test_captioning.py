@@ -16,8 +16,8 @@ from clients.captioning import Interrupt, exit_status
 from clients.file import add_arguments, run
 from streaming.protocol import Error, Start, Stop
 from tests.support.fakes import PATIENCE
+from tests.support.file_verb import RATE, Capture, caption, piped, wav
 from tests.support.standin import Peer, closed, final, ready, standin_thread
-from tests.test_file import RATE, Capture, caption, piped, wav
 
 
 def test_the_daemons_address_comes_from_the_environment(

@@ -1,52 +1,17 @@
-import struct
-
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
 from model.checkpoints.ctranslate2 import read_ctranslate2
-
-CODES = {
-    torch.float32: 0,
-    torch.int8: 1,
-    torch.int16: 2,
-    torch.int32: 3,
-    torch.float16: 4,
-    torch.bfloat16: 5,
-}
-
-
-def string(text: str) -> bytes:
-    return struct.pack("<H", len(text) + 1) + text.encode() + b"\0"
-
-
-def write(
-    variables: dict[str, Tensor],
-    *,
-    version: int = 6,
-    spec: str = "WhisperSpec",
-    aliases: tuple[tuple[str, str], ...] = (
-        ("decoder/projection/weight", "decoder/embeddings/weight"),
-    ),
-) -> bytes:
-    """A model.bin as CTranslate2 writes it."""
-    out = struct.pack("<I", version) + string(spec) + struct.pack("<II", 3, len(variables))
-    for name, tensor in variables.items():
-        raw = bytes(tensor.contiguous().reshape(-1).view(torch.uint8).numpy())
-        out += string(name) + struct.pack("<B", tensor.ndim)
-        out += b"".join(struct.pack("<I", size) for size in tensor.shape)
-        out += struct.pack("<BI", CODES[tensor.dtype], len(raw)) + raw
-    out += struct.pack("<I", len(aliases))
-    return out + b"".join(string(alias) + string(name) for alias, name in aliases)
+from tests.support.tiny_files import model_bin
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_floats_come_back_as_stored(dtype: torch.dtype) -> None:
     """Float tensors keep their values, shapes and dtype, whatever the alignment."""
     tensor = torch.randn(3, 4).to(dtype)
-    got = read_ctranslate2(memoryview(write({"a": tensor, "odd": tensor[0, :1]})))
+    got = read_ctranslate2(memoryview(model_bin({"a": tensor, "odd": tensor[0, :1]})))
     assert torch.equal(got["a"], tensor)
     assert torch.equal(got["odd"], tensor[0, :1])
     assert got["a"].dtype == dtype
@@ -59,7 +24,7 @@ def test_integer_matrices_are_dequantised(kind: torch.dtype) -> None:
     most = torch.iinfo(kind).max
     scale = most / weight.abs().amax(1) if kind == torch.int8 else most / weight.abs().max()
     stored = (weight * scale.reshape(-1, 1)).round().to(kind)
-    got = read_ctranslate2(memoryview(write({"w": stored, "w_scale": scale})))
+    got = read_ctranslate2(memoryview(model_bin({"w": stored, "w_scale": scale})))
     assert set(got) == {"w"}
     assert (got["w"] - weight).abs().max() <= 0.51 / scale.min()
 
@@ -67,16 +32,16 @@ def test_integer_matrices_are_dequantised(kind: torch.dtype) -> None:
 def test_facts_of_the_architecture_are_left_out() -> None:
     """Scalars that our own code states are not weights."""
     variables = {"decoder/pre_norm": torch.tensor(1, dtype=torch.int8), "w": torch.ones(1)}
-    assert set(read_ctranslate2(memoryview(write(variables)))) == {"w"}
+    assert set(read_ctranslate2(memoryview(model_bin(variables)))) == {"w"}
 
 
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (write({}, version=5), "format version 5"),
-        (write({}, spec="TransformerSpec"), "not a WhisperSpec"),
-        (write({}, aliases=(("x", "y"),)), "aliases x to y"),
-        (write({"w": torch.ones(2)})[:40], "cut short"),
+        (model_bin({}, version=5), "format version 5"),
+        (model_bin({}, spec="TransformerSpec"), "not a WhisperSpec"),
+        (model_bin({}, aliases=(("x", "y"),)), "aliases x to y"),
+        (model_bin({"w": torch.ones(2)})[:40], "cut short"),
         (b"", "cut short"),
     ],
 )
@@ -88,7 +53,7 @@ def test_what_is_no_whisper_is_refused_in_words(data: bytes, words: str) -> None
 @given(st.integers(0, 400), st.binary(max_size=3))
 def test_damage_never_raises_anything_else(cut: int, patch: bytes) -> None:
     """A file cut anywhere, or with bytes changed, is read or refused with ValueError."""
-    whole = write({"a": torch.ones(3, 4), "b": torch.ones(2)})
+    whole = model_bin({"a": torch.ones(3, 4), "b": torch.ones(2)})
     damaged = whole[:cut] + patch + whole[cut + len(patch) :]
     try:
         read_ctranslate2(memoryview(damaged))

@@ -277,7 +277,6 @@ def test_the_bundled_sample_can_be_read() -> None:
 
 
 @pytest.mark.real
-@pytest.mark.timeout(600)
 def test_the_true_demo_succeeds(capsys: Capture) -> None:
     """The bundled sample, the default model, the daemon as installed."""
     parser = argparse.ArgumentParser()

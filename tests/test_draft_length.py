@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.drafting.draft_length import DraftLength, ReadingPace
+from model.drafting.draft_length import DraftLength
 
 VERIFY = {1: {0: 20.0, 1: 21.0, 2: 22.0, 4: 24.0, 8: 27.0}, 8: {0: 30.0, 8: 90.0}}
 DRAFT = {1: dict.fromkeys((1, 2, 4, 8), 2.0), 8: {8: 10.0}}
@@ -82,16 +82,3 @@ def test_tries_cost_little_however_long_a_block_takes() -> None:
                 spent += times[k] + draft[rows][k] - times[0]
                 draft_length.learn(k, 0)
         assert 0 < spent < 0.03 * 2000 * times[0]
-
-
-def test_a_reader_that_reads_nothing_right_is_seldom_asked_again() -> None:
-    """For that language alone; and when it has got better, always."""
-    draft_length = ReadingPace()
-    for _ in range(200):
-        if draft_length.choose("de"):
-            draft_length.learn("de", 0)
-    assert sum(draft_length.choose("de") for _ in range(100)) == 5
-    assert draft_length.choose("en")
-    for _ in range(5):
-        draft_length.learn("de", 20)
-    assert all(draft_length.choose("de") for _ in range(10))

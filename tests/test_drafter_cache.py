@@ -4,10 +4,9 @@ from torch import Tensor, nn
 
 from model.drafting.drafter_cache import DrafterCache, frozen_copy
 from model.drafting.parallel import Architecture
-from tests.support.tiny import tiny_checkpoint
-from tests.test_engine import whisper_of
+from tests.support.tiny import CHECKPOINT
+from tests.support.tiny_drafters import whisper_of
 
-CHECKPOINT = tiny_checkpoint()
 WHISPER = whisper_of(CHECKPOINT)
 WIDTH = CHECKPOINT.config.d_model
 CUT = (1, 5, 9, 100, 256)

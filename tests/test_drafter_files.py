@@ -21,12 +21,8 @@ from model.drafting.drafter_files import (
 )
 from model.drafting.parallel import Architecture, ParallelDrafter, SlotDrafter
 from model.drafting.speech_draft import SlotSpeechDraft, SpeechArchitecture, SpeechDraft
-from tests.support.tiny import tiny_checkpoint
-from tests.test_engine import tiny_speech_draft, whisper_of
-from tests.test_parallel import network
-
-CHECKPOINT = tiny_checkpoint()
-
+from tests.support.tiny import CHECKPOINT, tiny_checkpoint
+from tests.support.tiny_drafters import tiny_parallel, tiny_speech_draft, whisper_of
 
 SHARES = (0.9, 0.7, 0.5, 0.3)
 
@@ -35,7 +31,7 @@ SHARES = (0.9, 0.7, 0.5, 0.3)
 @pytest.mark.parametrize(
     ("make", "side"),
     [
-        (network, SlotDrafter),
+        (tiny_parallel, SlotDrafter),
         (lambda ids: tiny_speech_draft(ids, block=4).network, SlotSpeechDraft),
     ],
     ids=["parallel", "speech"],
@@ -67,11 +63,11 @@ def test_a_file_gives_the_same_drafter(
 
 def rewritten(path: Path, **changes: str | None) -> None:
     """The parallel drafter's file with other metadata; None takes a fact out."""
-    save_network(path, network(), target=CHECKPOINT.fingerprint, acceptance=SHARES)
+    save_network(path, tiny_parallel(), target=CHECKPOINT.fingerprint, acceptance=SHARES)
     with safe_open(path, framework="pt") as file:
         facts = file.metadata() | changes
     kept = {name: fact for name, fact in facts.items() if fact is not None}
-    save_file(network().state_dict(), path, metadata=kept)
+    save_file(tiny_parallel().state_dict(), path, metadata=kept)
 
 
 def test_the_first_files_are_of_parallel_drafters(tmp_path: Path) -> None:
@@ -86,7 +82,7 @@ def test_the_first_files_are_of_parallel_drafters(tmp_path: Path) -> None:
     [
         {"kind": "speech"},
         {"kind": "oracle"},
-        {"architecture": json.dumps(asdict(network().architecture) | {"taps": []})},
+        {"architecture": json.dumps(asdict(tiny_parallel().architecture) | {"taps": []})},
     ],
     ids=["another kind", "no kind that there is", "no taps"],
 )
@@ -99,7 +95,9 @@ def test_facts_that_do_not_fit_the_weights_are_refused(tmp_path: Path, lie: dict
 
 def test_another_targets_drafter_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "d.safetensors"
-    save_network(path, network(), target=tiny_checkpoint(seed=9).fingerprint, acceptance=[0.5] * 4)
+    save_network(
+        path, tiny_parallel(), target=tiny_checkpoint(seed=9).fingerprint, acceptance=[0.5] * 4
+    )
     with pytest.raises(ModelError, match="made for another target than tiny-random"):
         load_drafter(path, CHECKPOINT)
 
@@ -149,13 +147,13 @@ def test_damaged_drafters_are_refused_in_words(tmp_path: Path) -> None:
 
 def save(path: Path, seed: int = 0) -> Path:
     target = tiny_checkpoint(seed=seed).fingerprint
-    save_network(path, network(), target=target, acceptance=[0.5] * 4, notes={"model": "x"})
+    save_network(path, tiny_parallel(), target=target, acceptance=[0.5] * 4, notes={"model": "x"})
     return path
 
 
 def test_a_file_is_a_quarter_of_the_network(tmp_path: Path) -> None:
     """About a byte a weight, and what is said of them."""
-    weights = sum(tensor.numel() for tensor in network().state_dict().values())
+    weights = sum(tensor.numel() for tensor in tiny_parallel().state_dict().values())
     size = save(tmp_path / "d.safetensors").stat().st_size
     assert weights < size < 1.3 * weights + 10_000
 
@@ -163,7 +161,7 @@ def test_a_file_is_a_quarter_of_the_network(tmp_path: Path) -> None:
 def test_a_file_written_twice_is_the_same(tmp_path: Path) -> None:
     """What int8 has lost once is not lost again."""
     first, second = tmp_path / "first.safetensors", tmp_path / "second.safetensors"
-    save_network(first, network(), target=CHECKPOINT.fingerprint, acceptance=SHARES)
+    save_network(first, tiny_parallel(), target=CHECKPOINT.fingerprint, acceptance=SHARES)
     once = load_drafter(first, CHECKPOINT).network
     save_network(second, once, target=CHECKPOINT.fingerprint, acceptance=SHARES)
     twice = load_drafter(second, CHECKPOINT).network.state_dict()
@@ -171,7 +169,7 @@ def test_a_file_written_twice_is_the_same(tmp_path: Path) -> None:
 
 
 def test_weights_that_float16_cannot_hold_are_not_written(tmp_path: Path) -> None:
-    broken = network()
+    broken = tiny_parallel()
     with torch.no_grad():
         broken.masks[0, 0] = 1e6
     path = tmp_path / "d.safetensors"

@@ -7,12 +7,14 @@ import torch
 
 from model.engine.engine import Engine
 from model.engine.fallback import MOST_COMPRESSION, failed
-from model.engine.requests import SURE, Hypothesis, Request
+from model.engine.requests import Hypothesis, Request
 from model.engine.sequence import Sequence
 from model.whisper.mel import LogMel
 from model.whisper.network import Cache, Whisper
-from tests.support.tiny import changed, tiny_checkpoint
-from tests.test_engine import ALONE, CHECKPOINT, REQUESTS, alone, noise, tiny_drafter
+from tests.support.references import alone
+from tests.support.tiny import CHECKPOINT, changed, tiny_checkpoint
+from tests.support.tiny_drafters import tiny_drafter
+from tests.support.utterances import REQUESTS, noise
 
 
 def test_a_bad_ladder_or_expectation_is_refused() -> None:
@@ -69,7 +71,7 @@ def test_the_guard_changes_no_text_that_does_not_loop() -> None:
     for request, result in zip(
         REQUESTS, Engine(CHECKPOINT, slots=4).transcribe(stop_on_repetition), strict=True
     ):
-        assert result.tokens == ALONE[id(request)].tokens
+        assert result.tokens == alone(request).tokens
         assert not result.looped
 
 
@@ -141,23 +143,3 @@ def greedily(request: Request, language: str) -> tuple[int, ...]:
             scores += tokens.continuing()
         said.append(int(scores.argmax()))
     return tuple(said[len(row.prompt_tokens) - len(row.prefix) :])
-
-
-def test_an_expected_language_is_taken_where_none_is_sure() -> None:
-    """Where one is, detection has its way; a language outside the set asked for is none to expect."""
-    rows = list(CHECKPOINT.tokens.languages.values())
-    alike = changed(
-        CHECKPOINT.weights,
-        "decoder.embedding.weight",
-        lambda table: table.index_copy(0, torch.tensor(rows), table[rows[:1]].expand(3, -1)),
-    )
-    torn = Engine(replace(CHECKPOINT, weights=alike), slots=3).transcribe(
-        Request(noise(1), language=among, language_hint="de")
-        for among in (None, ("es", "en", "de"), ("es", "en"))
-    )
-    assert [one.language for one in torn] == ["de", "de", "es"]
-    free = alone(Request(noise(1)))
-    assert free.language_probability is not None
-    assert free.language_probability >= SURE
-    assert free.language != "de"
-    assert alone(Request(noise(1), language_hint="de")).language == free.language

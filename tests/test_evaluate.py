@@ -8,14 +8,14 @@ import torch
 from model.drafting.drafter_files import TrainedDrafter
 from model.engine.engine import Engine
 from model.engine.requests import Request
-from model.training.data.distil import teach
+from model.training.data.distil import decode_passages
 from model.training.data.packing import IGNORED, draw_anchors, lookup_of, pack
 from model.training.data.teacher import Trajectory
 from model.training.evaluate import evaluate
 from model.training.student import Student
-from tests.support.lessons import AUX_LAYERS, CHECKPOINT, CPU, noise, passages, teacher
-from tests.test_speech_student import student as speech_student
-from tests.test_student import student
+from tests.support.lessons import AUX_LAYERS, CPU, noise, passages, teacher
+from tests.support.pupils import parallel_student, speech_student
+from tests.support.tiny import CHECKPOINT
 
 
 def trained(pupil: Student, taught: list[Trajectory]) -> Student:
@@ -32,7 +32,7 @@ def trained(pupil: Student, taught: list[Trajectory]) -> Student:
     return pupil
 
 
-@pytest.mark.parametrize("make", [student, speech_student], ids=["parallel", "speech"])
+@pytest.mark.parametrize("make", [parallel_student, speech_student], ids=["parallel", "speech"])
 def test_the_walk_is_what_the_engine_does(
     tmp_path: Path, make: Callable[[tuple[int, ...]], Student], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -40,7 +40,7 @@ def test_the_walk_is_what_the_engine_does(
     # As `evaluate` computes: in int8, which serves, a near tie may fall the other way.
     monkeypatch.setattr("model.drafting.drafter_cache.missing_instructions", lambda: ["any"])
     taught = passages(tmp_path, 24)
-    kept, _ = teach(teacher(), taught, "en")
+    kept, _ = decode_passages(teacher(), taught, "en")
     pairs = [(one, trajectory) for one, trajectory in kept if len(trajectory.tokens) < 32]
     pupil = trained(make(tuple(range(3, 257))), [trajectory for _, trajectory in pairs])
     drafter = TrainedDrafter("learned", pupil.network.eval(), (0.5,) * 4)
@@ -59,12 +59,12 @@ def test_the_walk_is_what_the_engine_does(
 
 def test_silence_is_worth_no_rounds() -> None:
     """No trajectories, no figures, no error."""
-    score = evaluate(CHECKPOINT, student().network, [], kept=AUX_LAYERS, device=CPU)
+    score = evaluate(CHECKPOINT, parallel_student().network, [], kept=AUX_LAYERS, device=CPU)
     assert (score.rounds, score.tau) == (0, 0.0)
 
 
 def test_an_untrained_drafter_is_measured_as_such() -> None:
     (one,) = teacher().trajectories([noise(3)], "en")
-    score = evaluate(CHECKPOINT, student().network, [one], kept=AUX_LAYERS, device=CPU)
+    score = evaluate(CHECKPOINT, parallel_student().network, [one], kept=AUX_LAYERS, device=CPU)
     assert score.tokens == len(one.tokens) - one.prompt_len - 1
     assert score.tau == pytest.approx(score.tokens / score.rounds)

@@ -1,56 +1,20 @@
 """`captiond file` as a user runs it: real files, real pipes, a scripted daemon over real sockets."""
 
-import argparse
 import os
 import re
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
-from numpy.typing import NDArray
 
 from clients import file
-from clients.file import add_arguments, run
 from streaming.protocol import Closed, Final, Partial, Ready, Start, Stop, decode_server
-from tests.support.standin import Peer, Standin, closed, final, partial, standin_thread
+from tests.support.file_verb import RATE, Capture, caption, piped, tone, wav
+from tests.support.standin import Peer, closed, final, partial, standin_thread
 from tests.support.terminal import terminal_of
-
-RATE = 16_000
-Capture = pytest.CaptureFixture[str]
-
-
-def caption(server: Standin | str, *words: str | Path) -> int:
-    """The verb's exit status."""
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    url = server if isinstance(server, str) else server.url
-    return run(parser.parse_args([*map(str, words), "--url", url]))
-
-
-def tone(seconds: float, channels: int = 1) -> NDArray[np.int16]:
-    """[samples, channels]"""
-    count = round(seconds * RATE)
-    wave = np.sin(np.arange(count) * 0.1)[:, None] * np.arange(1, channels + 1) * 3000
-    return np.asarray(wave, np.int16)
-
-
-def wav(path: Path, seconds: float = 0.25, channels: int = 1) -> Path:
-    soundfile.write(path, tone(seconds, channels), RATE, subtype="PCM_16")
-    return path
-
-
-@contextmanager
-def piped(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """Standard input is a pipe; the descriptor to write to. The caller closes it."""
-    reading, writing = os.pipe()
-    with os.fdopen(reading) as stdin:
-        monkeypatch.setattr("sys.stdin", stdin)
-        yield writing
 
 
 @pytest.mark.parametrize("name", ["a.wav", "a.flac", "a.aiff"])

@@ -16,7 +16,7 @@ from model.training.synthesis.excerpts import LONGEST_S, Excerpt
 from model.training.synthesis.generate import Material, main, synthesise, train_noises
 from model.training.synthesis.manifest import SynthesisError
 from model.training.synthesis.voices import VOICES, Voice
-from tests.test_voices import needs_hibari
+from tests.support.lessons import needs_hibari
 
 ROOT = Path(__file__).resolve().parent.parent
 

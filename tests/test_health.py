@@ -3,38 +3,7 @@ from typing import Any
 
 import pytest
 
-from daemon.monitoring.health import Health
-from daemon.monitoring.totals import Totals
-from daemon.recognition.scheduler import Facts
-
-FACTS = Facts(
-    waiting=1,
-    running=2,
-    lag=0.25,
-    turn=1.0,
-    idle=3.0,
-    superseded=4,
-    finals=5,
-    partials=6,
-    failed=7,
-)
-
-
-def health(**changes: Any) -> Health:
-    fields: dict[str, Any] = {
-        "status": "ok",
-        "facts": FACTS,
-        "sessions": 2,
-        "parked": 0,
-        "finishing": 0,
-        "totals": Totals(),
-        "model": "base",
-        "drafter": None,
-        "uptime": 9.0,
-        "full": False,
-        "late": False,
-    }
-    return Health(**fields | changes)
+from tests.support.fakes import health
 
 
 @pytest.mark.parametrize(

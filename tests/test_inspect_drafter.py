@@ -8,8 +8,8 @@ from daemon import cli
 from model.checkpoints.load import load
 from model.drafting.drafter_files import save_network
 from tests.support.lessons import record
-from tests.test_load import save_transformers
-from tests.test_parallel import network
+from tests.support.tiny_drafters import tiny_parallel
+from tests.support.tiny_files import save_transformers
 
 Capture = pytest.CaptureFixture[str]
 
@@ -25,7 +25,7 @@ def drafter(model: Path, tmp_path: Path) -> Path:
     path = tmp_path / "d.safetensors"
     target = load(str(model)).fingerprint
     notes = {"model": str(model)}
-    save_network(path, network(), target=target, acceptance=[0.5] * 4, notes=notes)
+    save_network(path, tiny_parallel(), target=target, acceptance=[0.5] * 4, notes=notes)
     return path
 
 

@@ -22,9 +22,8 @@ from streaming.protocol import (
     Start,
 )
 from streaming.segmenter import Settings
-from tests.support.fakes import PATIENCE, ScriptedEngine
+from tests.support.fakes import PATIENCE, ScriptedEngine, health
 from tests.support.wire import frames, sentence, until
-from tests.test_health import health
 
 
 class Ear:

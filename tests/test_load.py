@@ -12,50 +12,16 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from model.checkpoints import load as loading
-from model.checkpoints.load import Checkpoint, ModelError, Package, load
-from model.checkpoints.reference import as_transformers
-from model.checkpoints.tensor_names import ctranslate2_names
-from tests.support.tiny import random_weights, tiny_config, tiny_tokens, write_tokenizer
-from tests.test_ctranslate2 import write
-
-CONFIG = tiny_config()
-WEIGHTS = random_weights(CONFIG)
-
-
-def save_transformers(directory: Path, *, shards: int = 1) -> Path:
-    """The tiny model as `save_pretrained` writes it."""
-    checkpoint = Checkpoint("t", "tests", CONFIG, tiny_tokens(), WEIGHTS, ())
-    size = "100GB" if shards == 1 else "100KB"
-    model = as_transformers(checkpoint)
-    model.generation_config.suppress_tokens = [7, 8]
-    model.generation_config.begin_suppress_tokens = [9]
-    model.save_pretrained(directory, max_shard_size=size)
-    write_tokenizer(directory)
-    return directory
-
-
-def ctranslate2_variables(dtype: torch.dtype) -> dict[str, torch.Tensor]:
-    """Our names back to CTranslate2's."""
-    table = ctranslate2_names(dict.fromkeys(_ctranslate2_layers(), torch.empty(0)))
-    variables = {stored: WEIGHTS[ours].to(dtype) for ours, ((stored,), _) in table.items()}
-    for room in ("encoder", "decoder"):
-        variables[f"{room}/num_heads"] = torch.tensor(2, dtype=torch.int16)
-        variables[f"{room}/pre_norm"] = torch.tensor(1, dtype=torch.int8)
-    return variables
-
-
-def _ctranslate2_layers() -> list[str]:
-    return [f"{room}/layer_{i}/x" for room in ("encoder", "decoder") for i in range(2)]
-
-
-def save_ctranslate2(directory: Path, dtype: torch.dtype = torch.float16) -> Path:
-    """The tiny model as faster-whisper users have it on disk."""
-    (directory / "model.bin").write_bytes(write(ctranslate2_variables(dtype)))
-    (directory / "config.json").write_text(
-        json.dumps({"suppress_ids": [7, 8], "suppress_ids_begin": [9], "lang_ids": []})
-    )
-    write_tokenizer(directory)
-    return directory
+from model.checkpoints.load import ModelError, Package, load
+from tests.support.tiny import write_tokenizer
+from tests.support.tiny_files import (
+    CONFIG,
+    WEIGHTS,
+    ctranslate2_variables,
+    model_bin,
+    save_ctranslate2,
+    save_transformers,
+)
 
 
 def same(got: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> None:
@@ -173,7 +139,7 @@ def test_an_unknown_name_lists_the_known_ones(name: str) -> None:
 @pytest.fixture
 def packaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Package:
     """The tiny model split over two installed packages."""
-    whole = write(ctranslate2_variables(torch.float16))
+    whole = model_bin(ctranslate2_variables(torch.float16))
     for number, piece in ((1, whole[:1000]), (2, whole[1000:])):
         home = tmp_path / f"tinypart{number}"
         (home / "data").mkdir(parents=True)

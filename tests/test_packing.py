@@ -16,30 +16,13 @@ from model.training.data.packing import (
     possible_anchors,
     select_aux_layers,
 )
-from model.training.data.teacher import Trajectory
 from model.training.speech_student import SpeechStudent
 from model.training.student import ParallelStudent, Student
 from model.whisper.network import Whisper
-from tests.support.lessons import AUX_LAYERS, CHECKPOINT, CPU
-from tests.test_engine import tiny_speech_draft
-
-WIDTH = int(CHECKPOINT.config.d_model)
-SIZE = int(CHECKPOINT.config.vocab_size)
-EVERY = lookup_of(None, SIZE)
-
-
-def trajectory(length: int, states: int = 50, seed: int = 0) -> Trajectory:
-    """Four tokens of opening, then made-up ones, of which the last is the end of transcript."""
-    source = torch.Generator().manual_seed(seed)
-    tokens = torch.randint(3, 200, (length,), generator=source)
-    tokens[-1] = CHECKPOINT.tokens.eot
-    return Trajectory(
-        tokens=tokens,
-        prompt_len=4,
-        states=torch.randn(states, WIDTH, generator=source).half(),
-        features=torch.randn(length - 1, 2 * WIDTH, generator=source).half(),
-        finished=True,
-    )
+from tests.support.lessons import AUX_LAYERS, CPU
+from tests.support.pupils import EVERY, SIZE, packed, trajectory
+from tests.support.tiny import CHECKPOINT
+from tests.support.tiny_drafters import tiny_speech_draft
 
 
 def test_anchors_are_emitted_tokens_that_something_follows() -> None:
@@ -121,13 +104,6 @@ def speech() -> Student:
 
 
 both_kinds = pytest.mark.parametrize("pupil", [parallel(), speech()], ids=["parallel", "speech"])
-
-
-def packed(pupil: Student, one: Trajectory, anchors: list[int]) -> torch.Tensor:
-    """Logits [anchors, block, vocabulary]."""
-    batch = pack([one], [anchors], kept=AUX_LAYERS, wanted=AUX_LAYERS, block=4, lookup=EVERY)
-    with torch.no_grad():
-        return pupil.logits(batch)[0]
 
 
 @both_kinds

@@ -161,10 +161,10 @@ async def test_settled_words_look_unlike_those_that_may_change(browser: Browser)
     }"""
     async with seen(browser) as page:
         await in_full_sight(page)
-        settled = await page.locator("#live .settled").evaluate(look)
+        stable = await page.locator("#live .settled").evaluate(look)
         tentative = await page.locator("#live .tentative").evaluate(look)
-    assert settled[0] != tentative[0]
-    assert (settled[1], tentative[1]) == ("none", "underline")
+    assert stable[0] != tentative[0]
+    assert (stable[1], tentative[1]) == ("none", "underline")
 
 
 @pytest.mark.parametrize("motion", ["reduce", "no-preference"])

@@ -4,8 +4,6 @@ import pytest
 import torch
 
 from model.drafting.parallel import (
-    Architecture,
-    ParallelDrafter,
     SlotDrafter,
     angles,
     audio_states,
@@ -13,21 +11,9 @@ from model.drafting.parallel import (
     rotate,
     spread_aux_layers,
 )
-from model.whisper.network import Whisper
 from model.whisper.slots import Slots
-from tests.support.tiny import tiny_checkpoint
-
-CHECKPOINT = tiny_checkpoint()
-CPU = torch.device("cpu")
-
-
-def target() -> Whisper:
-    return Whisper.from_weights(CHECKPOINT.config, CHECKPOINT.weights, CPU, torch.float32)
-
-
-def network(vocabulary: tuple[int, ...] | None = None) -> ParallelDrafter:
-    torch.manual_seed(1)
-    return from_target(target(), Architecture(2, 4, (0, 1), vocabulary), blocks=(0, 1))
+from tests.support.tiny import CHECKPOINT
+from tests.support.tiny_drafters import tiny_parallel, whisper_of
 
 
 @pytest.mark.parametrize(
@@ -60,10 +46,10 @@ class Stage:
     """One utterance in slot 0, heard and remembered in pieces."""
 
     def __init__(self, pieces: list[int], vocabulary: tuple[int, ...] | None = None) -> None:
-        self.whisper = target()
+        self.whisper = whisper_of(CHECKPOINT)
         bias = CHECKPOINT.tokens.bias(first=False)
         self.slots = Slots.allocate(self.whisper, 2, block=4)
-        self.drafter = SlotDrafter(network(vocabulary), self.whisper, bias, 2, packed=False)
+        self.drafter = SlotDrafter(tiny_parallel(vocabulary), self.whisper, bias, 2, packed=False)
         generator = torch.Generator().manual_seed(2)
         features = torch.randn(1, sum(pieces), 64, generator=generator)
         self.drafter.encode(torch.randn(1, 100, 32, generator=generator), 0)
@@ -148,7 +134,7 @@ def test_a_cut_vocabulary_proposes_nothing_else() -> None:
 
 def test_a_fresh_drafter_begins_as_the_target() -> None:
     """Its layers are copies of the target's blocks: training starts from what works."""
-    fresh, whisper = network(), target()
+    fresh, whisper = tiny_parallel(), whisper_of(CHECKPOINT)
     for layer, block in zip(fresh.layers, whisper.decoder.layers, strict=True):
         for mine, theirs in zip(
             layer.state_dict().values(), block.state_dict().values(), strict=True
@@ -161,9 +147,9 @@ def test_silence_behind_the_speech_is_not_heard() -> None:
     stage = Stage([6])
     stage.slots.audio_len[0] = 60
     before = stage.draft()[1].clone()
-    stage.drafter._cache.cross_values[:, 0, :, 60:] += 9.0
+    stage.drafter.cache.cross_values[:, 0, :, 60:] += 9.0
     assert torch.equal(stage.draft()[1], before)
-    stage.drafter._cache.cross_values[:, 0, :, 59] += 9.0
+    stage.drafter.cache.cross_values[:, 0, :, 59] += 9.0
     assert not torch.allclose(stage.draft()[1], before, atol=1e-3)
 
 
@@ -176,7 +162,7 @@ def test_audio_states_are_whole_seconds(samples: int, states: int) -> None:
 
 def test_packed_anchors_are_blind_to_each_other() -> None:
     """Several blocks over one utterance say what each says alone."""
-    drafter, width = network(), CHECKPOINT.config.d_model
+    drafter, width = tiny_parallel(), CHECKPOINT.config.d_model
     generator = torch.Generator().manual_seed(3)
     features = torch.randn(1, 9, 2 * width, generator=generator)
     anchors = torch.randn(1, 3, width, generator=generator)
@@ -201,10 +187,10 @@ def test_packed_anchors_are_blind_to_each_other() -> None:
 @pytest.mark.parametrize("lacking", ["history", "audio"])
 def test_a_memory_can_be_left_out(lacking: str) -> None:
     """For the ablations: without one of the memories its content changes nothing."""
-    whole = network().architecture
+    whole = tiny_parallel().architecture
     architecture = replace(whole, history=lacking != "history", audio=lacking != "audio")
     torch.manual_seed(1)
-    drafter = from_target(target(), architecture, blocks=(0, 1))
+    drafter = from_target(whisper_of(CHECKPOINT), architecture, blocks=(0, 1))
     outputs = []
     for seed in (4, 5):
         generator = torch.Generator().manual_seed(seed)
@@ -234,6 +220,8 @@ def test_a_memory_can_be_left_out(lacking: str) -> None:
 
 def test_absolute_positions_tell_places_apart() -> None:
     """Without rotation the target's learned embeddings mark text positions."""
-    drafter = from_target(target(), replace(network().architecture, rope=False), blocks=(0, 1))
+    drafter = from_target(
+        whisper_of(CHECKPOINT), replace(tiny_parallel().architecture, rope=False), blocks=(0, 1)
+    )
     assert drafter.places is not None
-    assert torch.equal(drafter.places.weight, target().decoder.positions)
+    assert torch.equal(drafter.places.weight, whisper_of(CHECKPOINT).decoder.positions)

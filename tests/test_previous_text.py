@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.drafting.previous_text import PreviousText, spliced
+from model.drafting.previous_text import PreviousText
 
 TEXT = st.lists(st.integers(0, 5), max_size=25)
 
@@ -56,28 +56,6 @@ def test_the_place_is_the_best_aligned(draft: list[int], emitted: list[int], lim
     best = min(distance(emitted, draft[:k]) for k in range(len(draft) + 1))
     assert distance(emitted, chosen) == best
     assert reuse.propose(limit) == proposal[:limit]
-
-
-@given(st.lists(st.integers(1, 50), unique=True, min_size=3), st.integers(0, 20))
-def test_a_reading_goes_on_behind_what_was_said(text: list[int], said: int) -> None:
-    """Of the same words nothing is lost or doubled, whether the hypothesis had ended or not."""
-    whole = [*text, 0]
-    assert spliced(text[:said], whole, eot=0) == whole
-    assert spliced([*text[:said], 0], whole, eot=0) == whole
-
-
-def test_what_was_said_outweighs_a_reading_of_it() -> None:
-    """But for its last two tokens, where the audio broke off."""
-    assert spliced([1, 2, 3, 4, 98, 99], [1, 7, 3, 4, 5, 6, 8, 0], eot=0) == [
-        1,
-        2,
-        3,
-        4,
-        5,
-        6,
-        8,
-        0,
-    ]
 
 
 def test_a_draft_that_fits_nowhere_falls_silent_for_a_while() -> None:

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from model.checkpoints.load import load
-from model.drafting.previous_text import PreviousText, Proposer
+from model.drafting.interface import Proposer
+from model.drafting.previous_text import PreviousText
 from model.engine.engine import Engine
 from model.engine.requests import Hypothesis, Request
 from model.whisper.kernels import LinearGelu
@@ -25,8 +26,9 @@ from model.whisper.quantised import (
 )
 from tests.support.audio import needs_audio, recordings
 from tests.support.oracles import Adversary, Guesser, Oracle, run_shuffled
-from tests.support.tiny import random_weights, tiny_config
-from tests.test_engine import CHECKPOINT, GREEDY, WARM, tiny_drafter
+from tests.support.tiny import CHECKPOINT, random_weights, tiny_config
+from tests.support.tiny_drafters import tiny_drafter
+from tests.support.utterances import GREEDY, WARM
 
 CPU = torch.device("cpu")
 pytestmark = pytest.mark.skipif(
@@ -294,7 +296,6 @@ def test_a_warm_engine_has_nothing_left_of_its_warm_up() -> None:
 
 @pytest.mark.real
 @needs_audio
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", ["oracle", "adversarial", "reuse"])
 def test_speculation_changes_no_token_of_genuine_weights(name: str) -> None:
     """Full and fitted windows side by side, three rows at a time, in random order."""

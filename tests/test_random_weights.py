@@ -6,19 +6,7 @@ from model.checkpoints.random_weights import random_checkpoint, shape_config
 from model.engine.engine import Engine
 from model.engine.requests import Request
 from model.whisper.network import Whisper
-
-SMALL = {
-    "vocab_size": 300,
-    "d_model": 32,
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "encoder_attention_heads": 2,
-    "decoder_attention_heads": 2,
-    "encoder_ffn_dim": 64,
-    "decoder_ffn_dim": 64,
-    "max_source_positions": 100,
-    "max_target_positions": 64,
-}
+from tests.support.tiny import SMALL
 
 
 @pytest.mark.parametrize(

@@ -25,13 +25,12 @@ from streaming.hallucination import is_plausible
 from streaming.protocol import Encoding, Start
 from streaming.session import Session
 from tests.support.audio import needs_audio, read, recordings
-from tests.support.streams import encoded, feed, finals
+from tests.support.streams import coloured_noise, encoded, feed, finals
 from tests.support.transformers_greedy import greedy_reference, prompt_like
-from tests.test_vad import noise
 
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1800),
     needs_audio,
 ]
 
@@ -212,7 +211,7 @@ def as_finals(audios: Iterable[NDArray[np.float32]], language: str | None) -> li
 @pytest.mark.parametrize("language", ["en", "zh", None])
 def test_words_made_of_noise_are_told_by_their_figures(language: str | None) -> None:
     """Short clips, too, which a session decodes though no voice was detected in them."""
-    sounds = [noise(colour, -30, 2) for colour in ("white", "pink", "brown", "hum")]
+    sounds = [coloured_noise(colour, -30, 2) for colour in ("white", "pink", "brown", "hum")]
     clips = [sound[:length].astype(np.float32) for sound in sounds for length in (5_000, 30_000)]
     assert not [one.text for one in as_finals(clips, language) if one.text and is_plausible(one)]
 

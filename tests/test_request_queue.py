@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -7,17 +6,11 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from daemon.recognition.request_queue import PartialThrottle, RequestQueue, Result, Work
+from daemon.recognition.request_queue import PartialThrottle, RequestQueue, Work
 from model.engine.requests import Request
+from tests.support.fakes import work
 
 SLOTS = 3
-
-
-def work(name: str, done: Callable[[Result, float], None] = lambda *_: None) -> Work:
-    """Work from a name such as "a1f": session a, utterance 1, final (or "p", partial; "e", early)."""
-    session, utterance, kind = tuple(name)
-    request = Request(np.zeros(1600, np.float32), prompt=name)
-    return Work(session, int(utterance), kind == "f", request, done, early=kind == "e")
 
 
 def names(works: list[Work]) -> list[str]:

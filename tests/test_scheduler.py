@@ -11,9 +11,8 @@ import pytest
 from daemon.recognition.request_queue import Result, Work
 from daemon.recognition.scheduler import Scheduler
 from model.engine.requests import Failure, Hypothesis, Request
-from tests.support.fakes import PATIENCE, ScriptedEngine
+from tests.support.fakes import PATIENCE, ScriptedEngine, work
 from tests.support.wire import until
-from tests.test_request_queue import work
 
 
 class Clients:

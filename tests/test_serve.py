@@ -21,9 +21,9 @@ from model.checkpoints.load import load
 from model.drafting.drafter_files import save_network
 from streaming.protocol import Start
 from tests.support.fakes import PATIENCE, ScriptedEngine
+from tests.support.tiny_drafters import tiny_parallel
+from tests.support.tiny_files import save_transformers
 from tests.support.wire import calling, until
-from tests.test_load import save_transformers
-from tests.test_parallel import network
 
 ROOT = Path(__file__).parent.parent
 
@@ -66,7 +66,7 @@ async def test_a_drafter_is_taken_along_and_clients_are_told(tmp_path: Path) -> 
     model, file = tmp_path / "tiny", tmp_path / "swift.safetensors"
     model.mkdir()
     target = load(str(save_transformers(model))).fingerprint
-    save_network(file, network(), target=target, acceptance=[0.9] * 4)
+    save_network(file, tiny_parallel(), target=target, acceptance=[0.9] * 4)
     command = ["-m", "daemon", "serve", "--port", "0", "--device", "cpu", "--threads", "1"]
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, *command, "--model", str(model), "--drafter", str(file)),
@@ -75,7 +75,7 @@ async def test_a_drafter_is_taken_along_and_clients_are_told(tmp_path: Path) -> 
     )
     try:
         assert process.stderr is not None
-        async with asyncio.timeout(PATIENCE * 3):
+        async with asyncio.timeout(PATIENCE):
             while (said := READY.search(line := await process.stderr.readline())) is None:
                 assert line, "the daemon ended before it was ready"
         assert b"(model tiny, drafter swift, " in line

@@ -10,8 +10,7 @@ from streaming.segmenter import Settings
 from streaming.session import Session
 from streaming.silero import FRAME, DetectorError, Silero, network
 from tests.support.audio import needs_audio, read, recordings
-from tests.support.streams import closing, feed, finals, ranges
-from tests.test_vad import frames_of, noise
+from tests.support.streams import closing, coloured_noise, feed, finals, frames_of, ranges
 
 RATE = 16_000
 Samples = NDArray[np.float32]
@@ -38,7 +37,7 @@ def speech() -> Samples:
 @pytest.mark.parametrize("colour", ["white", "pink", "brown", "hum"])
 @pytest.mark.parametrize("dbfs", [-50, -20])
 def test_steady_noise_opens_no_utterance(colour: str, dbfs: int) -> None:
-    assert utterances(noise(colour, dbfs, 15)) == []
+    assert utterances(coloured_noise(colour, dbfs, 15)) == []
 
 
 def test_silence_and_clicks_open_no_utterance() -> None:
@@ -83,7 +82,7 @@ def test_an_utterance_ends_though_the_noise_goes_on(colour: str) -> None:
     """At 10 dB the end is within half a second of the last word's."""
     audio = np.concatenate([np.zeros(RATE, np.float32), speech(), np.zeros(3 * RATE, np.float32)])
     level = 20 * np.log10(np.sqrt(np.mean(np.square(speech()))))
-    noisy = (audio + noise(colour, level - 10, 40)[: len(audio)]).clip(-1, 1)
+    noisy = (audio + coloured_noise(colour, level - 10, 40)[: len(audio)]).clip(-1, 1)
     spans = utterances(noisy)
     assert spans
     assert abs(spans[-1][1] - (RATE + len(speech()))) < RATE / 2
@@ -126,7 +125,7 @@ def test_sessions_share_the_network_and_not_its_memory() -> None:
 def test_nothing_of_a_recording_is_counted_twice_or_lost() -> None:
     """Speech and silence add up, whatever the detector makes of it."""
     stream = Session(Start(encoding="f32le", partials=False, language="en"), Settings())
-    audio = noise("pink", -30, 3)
+    audio = coloured_noise("pink", -30, 3)
     outputs = [*feed(stream, audio.astype("<f4").tobytes()), *stream.stop()]
     account = closing(outputs)
     assert finals(outputs) == []

@@ -13,10 +13,9 @@ from model.drafting.speech_draft import (
     from_target,
 )
 from model.whisper.slots import Slots
-from tests.support.tiny import tiny_checkpoint
-from tests.test_engine import whisper_of
+from tests.support.tiny import CHECKPOINT
+from tests.support.tiny_drafters import whisper_of
 
-CHECKPOINT = tiny_checkpoint()
 WHISPER = whisper_of(CHECKPOINT)
 WIDTH, BLOCK, SEEN = CHECKPOINT.config.d_model, 4, 40
 GENERATOR = torch.Generator().manual_seed(2)

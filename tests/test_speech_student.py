@@ -4,30 +4,23 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.drafting.speech_draft import SlotSpeechDraft, SpeechDraft
+from model.drafting.speech_draft import SlotSpeechDraft
 from model.training.data.packing import IGNORED, pack
 from model.training.data.teacher import Trajectory
-from model.training.speech_student import SpeechStudent
 from model.whisper.slots import Slots
-from tests.support.lessons import AUX_LAYERS, CHECKPOINT, noise, teacher
-from tests.test_engine import tiny_speech_draft, whisper_of
-from tests.test_packing import EVERY, packed, trajectory
-from tests.test_student import batch, loss_by_hand
+from tests.support.lessons import AUX_LAYERS, noise, teacher
+from tests.support.pupils import EVERY, batch, loss_by_hand, packed, speech_student, trajectory
+from tests.support.tiny import CHECKPOINT
+from tests.support.tiny_drafters import whisper_of
 
 VOCABULARY = tuple(range(3, 150))
 BLOCK = 4
 
 
-def student(vocabulary: tuple[int, ...] | None = None, soft: float = 0.0) -> SpeechStudent:
-    network = tiny_speech_draft(vocabulary, block=BLOCK).network.requires_grad_()
-    assert isinstance(network, SpeechDraft)
-    return SpeechStudent(network, CHECKPOINT, soft=soft)
-
-
 @pytest.mark.parametrize("vocabulary", [None, VOCABULARY])
 def test_the_loss_decays_from_step_to_step(vocabulary: tuple[int, ...] | None) -> None:
     """The paper's β = 0.8, by hand."""
-    pupil, lesson = student(vocabulary), batch(vocabulary)
+    pupil, lesson = speech_student(vocabulary), batch(vocabulary)
     with torch.no_grad():
         loss = float(pupil(lesson))
     assert loss == pytest.approx(loss_by_hand(pupil, lesson, [0.8**k for k in range(4)]), rel=1e-5)
@@ -35,7 +28,7 @@ def test_the_loss_decays_from_step_to_step(vocabulary: tuple[int, ...] | None) -
 
 def test_every_weight_learns() -> None:
     """Through all steps: the network's own hidden state is not cut off from what made it."""
-    pupil = student()
+    pupil = speech_student()
     pupil(batch()).backward()
     for name, parameter in pupil.named_parameters():
         assert name.startswith("network.")
@@ -46,9 +39,9 @@ def test_every_weight_learns() -> None:
 def test_steps_go_on_from_the_targets_tokens() -> None:
     """A step knows the tokens up to its own, and none behind."""
     one = trajectory(20)
-    before, tokens = packed(student(), one, [9])[0], one.tokens.clone()
+    before, tokens = packed(speech_student(), one, [9])[0], one.tokens.clone()
     tokens[11] = (tokens[11] + 1) % 200
-    after = packed(student(), replace(one, tokens=tokens), [9])[0]
+    after = packed(speech_student(), replace(one, tokens=tokens), [9])[0]
     assert torch.allclose(after[:2], before[:2], atol=1e-5)
     assert not torch.allclose(after[2], before[2], atol=1e-3)
 
@@ -57,7 +50,7 @@ def drafted(one: Trajectory, anchor: int) -> list[int]:
     """What the same network drafts when it serves."""
     whisper = whisper_of(CHECKPOINT)
     slots = Slots.allocate(whisper, 1, BLOCK)
-    pupil = student()
+    pupil = speech_student()
     bias = CHECKPOINT.tokens.bias(first=False)
     drafter = SlotSpeechDraft(pupil.network, whisper, bias, 1, packed=False)
     names: list[int] = []
@@ -83,8 +76,8 @@ def test_candidates_are_those_of_the_drafter_that_serves() -> None:
         [one], [[6, 9, 15]], kept=AUX_LAYERS, wanted=AUX_LAYERS, block=BLOCK, lookup=EVERY
     )
     serving = torch.tensor([drafted(one, anchor) for anchor in (6, 9, 15)])[None]
-    assert student().matches(replace(lesson, labels=serving)).all()
-    assert not student().matches(replace(lesson, labels=serving + 1)).any()
+    assert speech_student().matches(replace(lesson, labels=serving)).all()
+    assert not speech_student().matches(replace(lesson, labels=serving + 1)).any()
 
 
 def test_candidates_of_a_cut_vocabulary_go_on_as_tokens() -> None:
@@ -92,9 +85,9 @@ def test_candidates_of_a_cut_vocabulary_go_on_as_tokens() -> None:
     every = tuple(range(CHECKPOINT.config.vocab_size))
     lesson = batch()
     with torch.no_grad():
-        best = student()._unrolled(lesson, None)
-        assert torch.equal(student(every)._unrolled(lesson, None), best)
-        shifted = student(every[3:])._unrolled(lesson, None)
+        best = speech_student()._unrolled(lesson, None)
+        assert torch.equal(speech_student(every)._unrolled(lesson, None), best)
+        shifted = speech_student(every[3:])._unrolled(lesson, None)
     assert torch.allclose(shifted, best[..., 3:], atol=1e-4)
 
 
@@ -103,6 +96,8 @@ def test_soft_labels_train_it_too() -> None:
     lesson = pack([taught], [[4, 8]], kept=AUX_LAYERS, wanted=AUX_LAYERS, block=BLOCK, lookup=EVERY)
     assert (lesson.labels != IGNORED).any()
     with torch.no_grad():
-        hard, both, soft = (float(student(None, share)(lesson)) for share in (0.0, 0.25, 1.0))
+        hard, both, soft = (
+            float(speech_student(None, share)(lesson)) for share in (0.0, 0.25, 1.0)
+        )
     assert both == pytest.approx(0.75 * hard + 0.25 * soft, rel=1e-5)
     assert hard != pytest.approx(soft)

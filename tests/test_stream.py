@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
 
 import pytest
 from msgspec import structs
@@ -26,21 +25,22 @@ from streaming.protocol import (
     Flush,
     ProtocolError,
     ServerMessage,
-    Speech,
     Start,
     Stop,
     encode,
 )
-from tests.support.standin import Gate, Peer, closed, final, partial, ready, standin
+from tests.support.standin import (
+    Gate,
+    Peer,
+    closed,
+    collect,
+    final,
+    partial,
+    ready,
+    standin,
+)
 
-START_OF_SPEECH = Speech(event="start", utterance=0, at=0.0)
-SECOND_START = Speech(event="start", utterance=1, at=1.0)
 SHUTTING_DOWN = Error(code="shutting_down", message="bye", fatal=True)
-
-
-async def collect(captions: AsyncIterator[ServerMessage], into: list[ServerMessage]) -> None:
-    async for message in captions:
-        into.append(message)  # noqa: PERF401 - a comprehension would lose all of it on an error
 
 
 def free_port() -> int:

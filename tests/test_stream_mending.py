@@ -18,9 +18,17 @@ from streaming.protocol import (
     Start,
     Stop,
 )
-from tests.support.standin import Peer, closed, final, ready, standin
+from tests.support.standin import (
+    SECOND_START,
+    START_OF_SPEECH,
+    Peer,
+    closed,
+    collect,
+    final,
+    ready,
+    standin,
+)
 from tests.support.wire import until
-from tests.test_stream import SECOND_START, START_OF_SPEECH, collect
 
 
 def resumable_ready(heard: int = 0) -> Ready:

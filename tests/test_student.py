@@ -4,46 +4,19 @@ from dataclasses import replace
 import pytest
 import torch
 
-from model.drafting.parallel import Architecture, from_target
-from model.training.data.packing import IGNORED, Batch, lookup_of, pack
-from model.training.student import ParallelStudent, Student, learning_rate
-from model.whisper.network import Whisper
-from tests.support.lessons import AUX_LAYERS, CHECKPOINT, CPU, noise, teacher
-from tests.test_packing import EVERY, trajectory
+from model.training.data.packing import IGNORED, pack
+from model.training.student import learning_rate
+from tests.support.lessons import AUX_LAYERS, noise, teacher
+from tests.support.pupils import EVERY, batch, loss_by_hand, parallel_student
+from tests.support.tiny import CHECKPOINT
 
 VOCABULARY = tuple(range(3, 150))
-
-
-def student(vocabulary: tuple[int, ...] | None = None, soft: float = 0.0) -> ParallelStudent:
-    whisper = Whisper.from_weights(CHECKPOINT.config, CHECKPOINT.weights, CPU, torch.float32)
-    torch.manual_seed(0)
-    network = from_target(whisper, Architecture(2, 4, AUX_LAYERS, vocabulary), (0, 1))
-    return ParallelStudent(network, CHECKPOINT, soft=soft)
-
-
-def batch(vocabulary: tuple[int, ...] | None = None) -> Batch:
-    lookup = EVERY if vocabulary is None else lookup_of(vocabulary, len(EVERY))
-    taught = [trajectory(12), trajectory(9, seed=1)]
-    return pack(taught, [[4, 9], [5]], kept=AUX_LAYERS, wanted=AUX_LAYERS, block=4, lookup=lookup)
-
-
-@torch.no_grad()
-def loss_by_hand(pupil: Student, lesson: Batch, weights: list[float]) -> float:
-    """The weighted mean over all labels that count, one by one."""
-    logits = pupil.logits(lesson).double()
-    above = below = 0.0
-    for *place, position in torch.cartesian_prod(*map(torch.arange, lesson.labels.shape)).tolist():
-        label = int(lesson.labels[*place, position])
-        if label != IGNORED:
-            above -= weights[position] * float(logits[*place, position].log_softmax(-1)[label])
-            below += weights[position]
-    return above / below
 
 
 @pytest.mark.parametrize("vocabulary", [None, VOCABULARY])
 def test_the_loss_decays_along_the_block(vocabulary: tuple[int, ...] | None) -> None:
     """Equation 3 by hand, label by label; what has no label has no weight."""
-    pupil, lesson = student(vocabulary), batch(vocabulary)
+    pupil, lesson = parallel_student(vocabulary), batch(vocabulary)
     with torch.no_grad():
         loss = float(pupil(lesson))
     wanted = loss_by_hand(pupil, lesson, [math.exp(-position / 4) for position in range(4)])
@@ -53,14 +26,14 @@ def test_the_loss_decays_along_the_block(vocabulary: tuple[int, ...] | None) -> 
 def test_a_batch_without_labels_costs_nothing() -> None:
     lesson = batch()
     silent = replace(lesson, labels=torch.full_like(lesson.labels, IGNORED))
-    loss = student()(silent)
+    loss = parallel_student()(silent)
     loss.backward()
     assert float(loss.detach()) == 0.0
 
 
 def test_only_the_network_learns() -> None:
     """Embedding and head are the target's, frozen, and not part of what is saved."""
-    pupil = student()
+    pupil = parallel_student()
     names = {name for name, _ in pupil.named_parameters()}
     assert names
     assert all(name.startswith("network.") for name in names)
@@ -70,7 +43,7 @@ def test_only_the_network_learns() -> None:
 def test_what_may_not_be_emitted_is_not_proposed() -> None:
     """The engine's token rules hold in training, too: suppressed ids get no probability."""
     with torch.no_grad():
-        logits = student().logits(batch())
+        logits = parallel_student().logits(batch())
     banned = list(CHECKPOINT.tokens.suppressed)
     assert (logits.softmax(-1)[..., banned] == 0).all()
 
@@ -79,7 +52,7 @@ def test_soft_labels_are_the_targets_own_distributions() -> None:
     """At its greedy tokens the target's distribution has its maximum."""
     (taught,) = (one for one in teacher().trajectories([noise(3), noise(5)], "en")[:1])
     lesson = pack([taught], [[4, 8]], kept=AUX_LAYERS, wanted=AUX_LAYERS, block=4, lookup=EVERY)
-    told = student(soft=0.5)._taught(lesson)
+    told = parallel_student(soft=0.5).target_distributions(lesson)
     assert torch.allclose(told.sum(-1), torch.ones(told.shape[:-1]), atol=1e-4)
     counted = lesson.labels != IGNORED
     assert counted.any()
@@ -89,13 +62,15 @@ def test_soft_labels_are_the_targets_own_distributions() -> None:
 def test_the_soft_share_mixes_two_losses() -> None:
     lesson = batch(VOCABULARY)
     with torch.no_grad():
-        hard, both, soft = (float(student(VOCABULARY, share)(lesson)) for share in (0.0, 0.25, 1.0))
+        hard, both, soft = (
+            float(parallel_student(VOCABULARY, share)(lesson)) for share in (0.0, 0.25, 1.0)
+        )
     assert both == pytest.approx(0.75 * hard + 0.25 * soft, rel=1e-5)
     assert hard != pytest.approx(soft)
 
 
 def test_matches_are_greedy_candidates_that_are_right() -> None:
-    pupil, lesson = student(), batch()
+    pupil, lesson = parallel_student(), batch()
     matches = pupil.matches(lesson)
     with torch.no_grad():
         best = pupil.logits(lesson).argmax(-1)

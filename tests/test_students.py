@@ -8,7 +8,8 @@ from model.training.recipe import Recipe
 from model.training.speech_student import SpeechStudent
 from model.training.student import ParallelStudent, Student
 from model.training.students import student_of, untrained_student
-from tests.support.lessons import CHECKPOINT, RECIPE
+from tests.support.lessons import RECIPE
+from tests.support.tiny import CHECKPOINT
 
 SPEECH = replace(RECIPE, kind="speech", layers=(1,))
 IDS = (3, 5, 9)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streaming.protocol import Heard, Lag, ServerMessage, Speech
+from streaming.protocol import ServerMessage
 from streaming.subtitles import LINE_COLUMNS, Subtitles, columns, cues, printable
-from tests.support.standin import closed, final, partial, ready
+from tests.support.standin import SESSION, closed, final, ready
 
 SPEECH = (
     "It listens to live speech, and shows captions while you talk. Then the sentence is "
@@ -85,19 +85,6 @@ def test_text_without_spaces_is_cut_by_its_width() -> None:
 def rendered(name: str, *messages: ServerMessage) -> str:
     form = Subtitles(vtt=name == "vtt")
     return form.opening + "".join(map(form.render, messages))
-
-
-SESSION: tuple[ServerMessage, ...] = (
-    ready(),
-    Speech(event="start", utterance=0, at=0.5),
-    partial("good"),
-    final(" Good <b>morning</b> & bye", 0.5, 1.75),
-    final("", 2.0, 2.5, utterance=1),
-    Lag(seconds=3.0, shedding="partials"),
-    Heard(bytes=9),
-    final(" --> two", 3.0, 3.5, utterance=2),
-    closed(64_000),
-)
 
 
 def test_srt() -> None:

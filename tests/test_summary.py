@@ -12,8 +12,7 @@ from model.training.summary import (
     score_notes,
     shares,
 )
-from tests.test_engine import tiny_speech_draft
-from tests.test_parallel import network
+from tests.support.tiny_drafters import tiny_parallel, tiny_speech_draft
 
 
 def entry(source: str, licence: str, seconds: float, speaker: str = "s") -> Entry:
@@ -64,7 +63,9 @@ def test_a_file_is_described_by_what_it_notes(tmp_path: Path) -> None:
     }
     notes |= data_notes(ENTRIES, {"unreadable": 2, "longer than 30 s": 1})
     notes |= score_notes(SCORE, ENTRIES)
-    save_network(path, network((1, 5)), target="abc", acceptance=SCORE.acceptance(4), notes=notes)
+    save_network(
+        path, tiny_parallel((1, 5)), target="abc", acceptance=SCORE.acceptance(4), notes=notes
+    )
     text = describe_file(path, read_metadata(path))
     for part in (
         "tiny, fingerprint abc",
@@ -84,7 +85,7 @@ def test_a_file_is_described_by_what_it_notes(tmp_path: Path) -> None:
 
 def test_a_file_without_notes_is_described_as_far_as_it_goes(tmp_path: Path) -> None:
     path = tmp_path / "d.safetensors"
-    save_network(path, network(), target="abc", acceptance=[0.5] * 4)
+    save_network(path, tiny_parallel(), target="abc", acceptance=[0.5] * 4)
     text = describe_file(path, read_metadata(path))
     assert "not named, fingerprint abc" in text
     assert "the target's" in text

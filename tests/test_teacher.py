@@ -8,8 +8,8 @@ from model.engine.requests import Request
 from model.training.data.teacher import Teacher, check_language
 from model.whisper.mel import LogMel
 from model.whisper.network import Cache, Whisper
-from tests.support.lessons import AUX_LAYERS, CHECKPOINT, CPU, noise, teacher
-from tests.support.tiny import tiny_checkpoint
+from tests.support.lessons import AUX_LAYERS, CPU, noise, teacher
+from tests.support.tiny import CHECKPOINT, tiny_checkpoint
 
 AUDIOS = [noise(seed, 8000 + 700 * seed) for seed in range(9)]
 

@@ -16,7 +16,7 @@ from model.drafting.speech_draft import SpeechDraft
 from model.training import trainer
 from model.training.data import cache
 from tests.support.lessons import noise
-from tests.test_load import save_transformers
+from tests.support.tiny_files import save_transformers
 
 Capture = pytest.CaptureFixture[str]
 
@@ -114,15 +114,15 @@ def test_a_signal_is_obeyed_after_the_step(
 ) -> None:
     """A checkpoint is written, and the same command goes on from it."""
     argv = command(tmp_path, "--data", str(speech), "--model", str(model))
-    learn = trainer.Trainer._learn
+    train_step = trainer.Trainer.train_step
 
     def interrupted(self: trainer.Trainer, *rest: object) -> None:
-        learn(self, *rest)  # type: ignore[arg-type]  # whatever it takes
+        train_step(self, *rest)  # type: ignore[arg-type]  # whatever it takes
         os.kill(os.getpid(), signal.SIGTERM)
 
     before = signal.getsignal(signal.SIGTERM)
     with monkeypatch.context() as patched:
-        patched.setattr(trainer.Trainer, "_learn", interrupted)
+        patched.setattr(trainer.Trainer, "train_step", interrupted)
         assert cli.main(argv) == 130
     assert signal.getsignal(signal.SIGTERM) is before
     assert "stopped after 1 of 4 steps; the same command goes on" in capsys.readouterr().err

@@ -13,8 +13,8 @@ from model.training.data.cache import CacheError
 from model.training.recipe import Recipe
 from model.training.score import Score
 from model.training.trainer import Stopped, Trainer
-from tests.support.lessons import CHECKPOINT, RECIPE, fill, passages
-from tests.support.tiny import tiny_checkpoint
+from tests.support.lessons import RECIPE, fill, passages
+from tests.support.tiny import CHECKPOINT, tiny_checkpoint
 
 
 @pytest.fixture(scope="module")

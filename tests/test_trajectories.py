@@ -15,7 +15,8 @@ from model.training.data.trajectories import (
     draft_vocabulary,
     epoch_batches,
 )
-from tests.support.lessons import CHECKPOINT, RECIPE, fill, passage, passages
+from tests.support.lessons import RECIPE, fill, passage, passages
+from tests.support.tiny import CHECKPOINT
 
 EVERY = lookup_of(None, CHECKPOINT.config.vocab_size)
 
@@ -52,7 +53,7 @@ def test_caches_must_go_together(filled: Path, tmp_path: Path) -> None:
         TrajectorySplits([filled], replace(RECIPE, aux_layers=(0, 1, 2)))
     other = tmp_path / "facts.json"
     other.write_text((filled / "facts.json").read_text().replace(CHECKPOINT.fingerprint, "x"))
-    with pytest.raises(CacheError, match="of different targets or taps"):
+    with pytest.raises(CacheError, match="of different targets or aux layers"):
         TrajectorySplits([filled, tmp_path], RECIPE)
 
 

@@ -14,6 +14,7 @@ from streaming.vad import (
     detector,
 )
 from tests.support.audio import needs_audio, read, recordings
+from tests.support.streams import coloured_noise, frames_of
 
 MINIMUM = 4  # frames: the shortest burst that opens an utterance with minimum_speech_ms = 120
 
@@ -31,11 +32,6 @@ class Always:
         return True
 
 
-def frames_of(size: int, audio: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:
-    for at in range(0, len(audio) - size + 1, size):
-        yield audio[at : at + size]
-
-
 def frames(audio: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:
     return frames_of(FRAME, audio)
 
@@ -47,23 +43,6 @@ def longest_burst(detector: VoiceActivity, audio: NDArray[np.float32]) -> int:
         burst = burst + 1 if detector.is_speech(frame) else 0
         longest = max(longest, burst)
     return longest
-
-
-def noise(colour: str, dbfs: float, seconds: int) -> NDArray[np.float32]:
-    """Noise whose power falls with frequency as its colour says, or mains hum with overtones."""
-    size = seconds * 16_000
-    white = np.random.default_rng(3).standard_normal(size)
-    frequency = np.maximum(np.fft.rfftfreq(size, 1 / 16_000), 20.0)
-    spectrum = np.fft.rfft(white)
-    time = np.arange(size) / 16_000
-    signal = {
-        "white": white,
-        "pink": np.fft.irfft(spectrum / np.sqrt(frequency)),
-        "brown": np.fft.irfft(spectrum / frequency),
-        "hum": sum(np.sin(2 * np.pi * 50 * n * time + n) / n for n in range(1, 8)),
-    }[colour]
-    signal = signal / np.sqrt(np.mean(np.square(signal))) * 10 ** (dbfs / 20)
-    return np.asarray(signal.clip(-1.0, 1.0), np.float32)
 
 
 def gated() -> NoiseGate:
@@ -84,12 +63,12 @@ def test_a_frame_is_one_that_webrtcvad_takes(mode: int) -> None:
 @pytest.mark.parametrize("colour", ["white", "pink", "brown", "hum"])
 @pytest.mark.parametrize("dbfs", [-50, -40, -30, -20])
 def test_steady_noise_gives_no_burst(colour: str, dbfs: int) -> None:
-    assert longest_burst(gated(), noise(colour, dbfs, 60)) < MINIMUM
+    assert longest_burst(gated(), coloured_noise(colour, dbfs, 60)) < MINIMUM
 
 
 def test_webrtcvad_alone_would_take_noise_for_speech() -> None:
     """Why there is a gate."""
-    assert longest_burst(WebRtcVad(3), noise("white", -20, 10)) > 300
+    assert longest_burst(WebRtcVad(3), coloured_noise("white", -20, 10)) > 300
 
 
 def test_digital_silence_gives_no_burst() -> None:
@@ -110,7 +89,7 @@ def test_clicks_give_no_burst_of_the_minimum(milliseconds: int) -> None:
 def test_noise_that_sets_in_is_silent_within_three_seconds() -> None:
     """After digital silence everything stands out, until the silence is three seconds old."""
     gate = gated()
-    audio = np.concatenate([np.zeros(5 * 16_000, np.float32), noise("white", -20, 20)])
+    audio = np.concatenate([np.zeros(5 * 16_000, np.float32), coloured_noise("white", -20, 20)])
     judged = [gate.is_speech(frame) for frame in frames(audio)]
     old = 5 * 16_000 // FRAME + FLOOR_FRAMES + 3
     assert any(judged[:old])
@@ -128,7 +107,7 @@ def gate_after(floor: NDArray[np.float32]) -> NoiseGate:
 def test_the_gate_opens_for_what_stands_out_by_more_than_the_margin(
     decibels: float, *, opens: bool
 ) -> None:
-    floor = noise("white", -50, 1)[:FRAME]
+    floor = coloured_noise("white", -50, 1)[:FRAME]
     louder = floor * np.float32(10 ** ((MARGIN_DB + decibels) / 20))
     assert gate_after(floor).is_speech(louder) is opens
 
@@ -139,7 +118,7 @@ def test_the_gate_opens_for_what_stands_out_by_more_than_the_margin(
 def test_a_tone_over_the_noise_opens_the_gate_if_a_voice_could_hold_it(
     frequency: int, *, opens: bool
 ) -> None:
-    floor = noise("white", -50, 1)[:FRAME]
+    floor = coloured_noise("white", -50, 1)[:FRAME]
     tone = 0.01 * np.sin(2 * np.pi * frequency * np.arange(FRAME) / 16_000)
     assert gate_after(floor).is_speech((floor + tone).astype(np.float32)) is opens
 
@@ -177,7 +156,7 @@ def test_speech_is_heard_through_noise(name: str, colour: str) -> None:
     """
     speech = read(f"librispeech_testother_resemblyzer/{name}.flac")
     level = 20 * np.log10(np.sqrt(np.mean(np.square(speech))))
-    noisy = (speech + noise(colour, level - 10, 40)[: len(speech)]).clip(-1, 1)
+    noisy = (speech + coloured_noise(colour, level - 10, 40)[: len(speech)]).clip(-1, 1)
     clean_gate, noisy_gate = gated(), gated()
     clean = sum(clean_gate.is_speech(frame) for frame in frames(speech))
     through = sum(noisy_gate.is_speech(frame) for frame in frames(noisy))

@@ -1,16 +1,13 @@
 import shutil
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
 
 from model.training.synthesis import voices
 from model.training.synthesis.voices import VOICES, Voice, VoiceError
+from tests.support.lessons import needs_hibari
 
 TEXT = "The boy—he is nine—paid £2 at the café."
-needs_hibari = pytest.mark.skipif(
-    find_spec("hibari") is None, reason="hibari-tts is not installed (extra training)"
-)
 needs_flite = pytest.mark.skipif(
     shutil.which("flite") is None, reason="the Debian package flite is not installed"
 )

@@ -14,7 +14,6 @@ from model.bench.contenders import (
     EncoderOnly,
     EngineUnderTest,
     ReferenceTokens,
-    capture,
     greedy,
     reference_tokens,
     reuse,
@@ -34,6 +33,8 @@ from model.drafting.drafter_files import load_drafter
 from model.engine.build import check_int8
 from model.engine.engine import Engine
 from model.engine.requests import check_languages
+from model.engine.warm_up import Measure, capture
+from model.whisper.measure import median_seconds
 from model.whisper.quantised import Precision
 
 ENGINES = (
@@ -83,7 +84,8 @@ class Plan:
 class Benchmark:
     """Engines and contenders of all sections, each built at its first use.
 
-    scratch: a directory for joined weights. Raises BenchError for a language that the model lacks.
+    scratch: a directory for joined weights. measure: times the passes that adaptive engines choose by. Raises
+    BenchError for a language that the model lacks.
     """
 
     checkpoint: Checkpoint
@@ -91,6 +93,7 @@ class Benchmark:
     plan: Plan
     scratch: Path
     tell: Callable[[str], None]
+    measure: Measure = median_seconds
     _contenders: dict[str, Contender | Unavailable] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -155,9 +158,9 @@ class Benchmark:
             precision=precision or plan.precision,
         )
         if adaptive:
-            engine.warm_up()
+            engine.warm_up(self.measure)
         else:
-            capture(engine)
+            capture(engine.runner, engine.slots)
         return EngineUnderTest(engine, {})
 
     def contender(self, name: str, batch: int) -> Contender:

@@ -130,7 +130,7 @@ def _misuse(args: argparse.Namespace, wanted: list[str]) -> str | None:
     # Help and the errors above need none of the seconds that torch takes to import.
     from model.bench.benchmark import ENGINES  # noqa: PLC0415
     from model.checkpoints.random_weights import SHAPES  # noqa: PLC0415
-    from model.engine.runner import BUCKETS  # noqa: PLC0415
+    from model.engine.batch_sizes import BUCKETS  # noqa: PLC0415
 
     for given, known, what in (
         (args.engines or (), ENGINES, "engine"),

@@ -12,9 +12,11 @@ from model.bench.clips import BenchError, Clip
 from model.bench.oracle import SimulatedDrafter
 from model.bench.paired_runs import Transcription
 from model.checkpoints.load import Checkpoint
-from model.drafting.previous_text import PreviousText, Proposer
+from model.drafting.interface import Proposer
+from model.drafting.previous_text import PreviousText
 from model.engine.engine import Engine
 from model.engine.requests import Hypothesis, Request
+from model.engine.warm_up import capture
 from model.whisper.mel import LogMel
 from model.whisper.quantised import Precision
 
@@ -50,14 +52,8 @@ class EngineUnderTest:
             static=static,
             precision=precision,
         )
-        capture(engine)
+        capture(engine.runner, engine.slots)  # no capture is timed
         return cls(engine, proposers)
-
-
-def capture(engine: Engine) -> None:
-    """Capture the engine's graphs, so that no capture is timed."""
-    if engine.runner.static:
-        engine.runner.capture(engine.slots)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

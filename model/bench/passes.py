@@ -5,6 +5,7 @@ are captured on devices that capture them, as in decoding.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch import Tensor
 from model.checkpoints.load import Checkpoint
 from model.drafting.parallel import Architecture, ParallelDrafter, SlotDrafter, spread_aux_layers
 from model.engine.engine import Engine
-from model.engine.graphs import Graphs
+from model.engine.graphs import Graphs, PhaseInputs
 from model.engine.runner import Runner
 from model.whisper.measure import median_seconds
 from model.whisper.mel import SAMPLE_RATE, SAMPLES_PER_STATE, LogMel
@@ -32,6 +33,13 @@ SHORT_PASS_REPEATS = 7  # repeats of a decoder's pass for one of the longer enco
 _DRAFTER_LAYERS, _DRAFTER_BLOCK = 2, 8
 
 Ms = Callable[[Callable[[], object]], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens(PhaseInputs):
+    """New tokens [rows, n] int64 of the sequences in slots 0, 1, 2 …"""
+
+    tokens: Tensor
 
 
 def passes(
@@ -96,11 +104,11 @@ def _target(runner: Runner, ms: Ms) -> list[dict[str, Any]]:
     graphs = Graphs(state.lengths.device)
     graphs.begin()
 
-    def forward(tokens: Tensor, *, kv_len: int, encoder_len: int) -> Tensor:
-        rows = len(tokens)
+    def forward(inputs: Tokens) -> Tensor:
+        tokens, rows = inputs.tokens, len(inputs.tokens)
         lengths, states = state.lengths[:rows], state.states[:rows]
         cache = state.cache.rows(0, rows)
-        hidden, _ = whisper.decoder(tokens, lengths, states, cache, kv_len, encoder_len)
+        hidden, _ = whisper.decoder(tokens, lengths, states, cache, KV_LEN, runner.window)
         logits: Tensor = whisper.decoder.logits(hidden)
         return logits
 
@@ -110,10 +118,7 @@ def _target(runner: Runner, ms: Ms) -> list[dict[str, Any]]:
         times = {}
         for count in TOKENS:
             tokens = torch.zeros(rows, count, dtype=torch.int64, device=state.lengths.device)
-            call = partial(
-                graphs.call, forward, {"tokens": tokens}, kv_len=KV_LEN, encoder_len=runner.window
-            )
-            times[str(count)] = ms(call)
+            times[str(count)] = ms(partial(graphs.call, forward, Tokens(tokens)))
         table.append({"rows": rows, "tokens": times, "nine_to_one": times["9"] / times["1"]})
     return table
 
@@ -137,9 +142,7 @@ def _draft(runner: Runner, tokens: TokenTable, ms: Ms) -> list[dict[str, Any]]:
         graphs = Graphs(runner.state.lengths.device)
         graphs.begin()
 
-        def forward(
-            anchors: Tensor, *, kv_len: int, encoder_len: int, drafter: SlotDrafter = drafter
-        ) -> Tensor:
+        def forward(inputs: Tokens, *, drafter: SlotDrafter = drafter) -> Tensor:
             named = []
 
             def choose(logits: Tensor, ids: Tensor | None, at: int) -> Tensor:  # noqa: ARG001
@@ -147,17 +150,15 @@ def _draft(runner: Runner, tokens: TokenTable, ms: Ms) -> list[dict[str, Any]]:
                 named.append(best if ids is None else ids[best])
                 return named[-1]
 
-            drafter.draft(runner.state, len(anchors), drafter.block, kv_len, encoder_len, choose)
+            rows = len(inputs.tokens)
+            drafter.draft(runner.state, rows, drafter.block, KV_LEN, runner.window, choose)
             return torch.cat(named, 1)
 
         times = {}
         for rows in ROWS:
             _mid_utterance(runner, rows)
             anchors = runner.state.anchors[:rows]
-            call = partial(
-                graphs.call, forward, {"anchors": anchors}, kv_len=KV_LEN, encoder_len=runner.window
-            )
-            times[str(rows)] = ms(call)
+            times[str(rows)] = ms(partial(graphs.call, forward, Tokens(anchors[:, None])))
         table.append({"vocabulary": size if vocabulary is None else len(vocabulary), "rows": times})
     return table
 

@@ -1,4 +1,4 @@
-"""How many candidates a round should have, and which utterances to read: what pays by recent experience.
+"""How many candidates a round should have: what pays by recent experience.
 
 A block of k candidates pays when the tokens it is expected to emit, for the time that drafting and
 verifying it takes, beat one token for a plain pass. Times are measured at start-up on the machine at
@@ -9,13 +9,8 @@ from collections.abc import Mapping, Sequence
 
 _MEMORY = 0.98  # weight of the past: about the last fifty rounds count
 _HOPE = 32.0  # proposals' worth of belief in the acceptance that the drafter was shipped with
-_LEAST_READ = 2.0  # tokens that the prefill must accept of a reading for it to be worth its time
-_HOPED = 6.0  # as if a dozen utterances had been read with that many
-_RECENT = 0.9  # weight of the past from one reading to the next
-_AGAIN = 20  # utterances between two tries of a reader that did not pay
-_LOSS = (
-    0.025  # of a plain pass: what tries of a block that does not pay may cost a round on average
-)
+# Of a plain pass: what tries of a block that does not pay may cost a round on average.
+_LOSS = 0.025
 
 
 class DraftLength:
@@ -76,26 +71,3 @@ class DraftLength:
 
     def _seconds(self, rows: int, k: int) -> float:
         return self._verify[rows][k] + (self._draft[rows][k] if k else 0.0)
-
-
-class ReadingPace:
-    """Whether to read an utterance: by how many tokens of readings were accepted at once lately.
-
-    Language by language, as the requests name it: a reader knows those that it was taught.
-    """
-
-    def __init__(self) -> None:
-        self._accepted: dict[str, float] = {}
-        self._skipped: dict[str, int] = {}
-
-    def choose(self, language: str) -> bool:
-        """Whether the next utterance in `language` is to be read."""
-        if self._accepted.get(language, _HOPED) >= _LEAST_READ:
-            return True
-        self._skipped[language] = (self._skipped.get(language, 0) + 1) % _AGAIN
-        return not self._skipped[language]
-
-    def learn(self, language: str, accepted: int) -> None:
-        """Take how many tokens of one reading the prefill accepted."""
-        past = self._accepted.get(language, _HOPED)
-        self._accepted[language] = _RECENT * past + (1 - _RECENT) * accepted

@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
-from model.engine.phases import Choose
+from model.drafting.interface import Choose
 from model.whisper.kernels import FEW_ROWS, pack
 from model.whisper.network import Cache, Whisper
 from model.whisper.quantised import missing_instructions, quantise
@@ -34,9 +34,9 @@ class CommonArchitecture(Protocol):
 
 
 class DrafterCache:
-    """Keys and values of every slot, and the output head: the base of `model.engine.phases.Drafter`s.
+    """Keys and values of every slot, and the output head: the base of `model.drafting.interface.Drafter`s.
 
-    bias: the token rules, [vocabulary]. layers: of the cache. packed: use the CPU's fastest products.
+    bias: the token rules, [vocabulary]. layers: of `cache`. packed: use the CPU's fastest products.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class DrafterCache:
             config.max_target_positions + architecture.block + 1,
             config.max_source_positions,
         )
-        self._cache = Cache(zeros(text), zeros(text), zeros(audio), zeros(audio))
+        self.cache = Cache(zeros(text), zeros(text), zeros(audio), zeros(audio))
         self._ids: Tensor | None = None
         self._bias = bias
         self._head: nn.Module = decoder.head
@@ -75,33 +75,33 @@ class DrafterCache:
 
     def move(self, source: int, target: int, positions: int, states: int) -> None:
         """Copy the first `positions` and `states` of slot `source` over slot `target`."""
-        self._cache.move(source, target, positions, states)
+        self.cache.move(source, target, positions, states)
 
     def clear(self, first: int, last: int) -> None:
         """Zero slots first … last - 1."""
-        self._cache.rows(first, last).clear()
+        self.cache.rows(first, last).clear()
 
     def write_audio(self, pairs: list[tuple[Tensor, Tensor]], first: int) -> None:
         """Write keys and values of encoder states, a pair for each layer, to the slots from `first` on."""
         for index, (k, v) in enumerate(pairs):
             last, m = first + len(k), k.shape[2]
-            self._cache.cross_keys[index, first:last, :, :m].copy_(k)
-            self._cache.cross_values[index, first:last, :, :m].copy_(v)
+            self.cache.cross_keys[index, first:last, :, :m].copy_(k)
+            self.cache.cross_values[index, first:last, :, :m].copy_(v)
 
     def write_text(self, index: int, k: Tensor, v: Tensor, positions: Tensor, first: int) -> None:
         """Write k and v [rows, n, heads, head width] of layer `index` at positions [rows, n]."""
         rows = torch.arange(first, first + len(k), device=k.device)[:, None]
-        self._cache.self_keys[index][rows, :, positions] = k
-        self._cache.self_values[index][rows, :, positions] = v
+        self.cache.self_keys[index][rows, :, positions] = k
+        self.cache.self_values[index][rows, :, positions] = v
 
     def text_kv(self, index: int, rows: int, kv_len: int) -> tuple[Tensor, Tensor]:
         """Keys and values of the first `kv_len` positions of layer `index` in slots 0 … rows - 1."""
-        keys, values = self._cache.self_keys[index], self._cache.self_values[index]
+        keys, values = self.cache.self_keys[index], self.cache.self_values[index]
         return keys[:rows, :, :kv_len], values[:rows, :, :kv_len]
 
     def audio_kv(self, index: int, rows: int, encoder_len: int) -> tuple[Tensor, Tensor]:
         """Keys and values of the first `encoder_len` states of layer `index` in slots 0 … rows - 1."""
-        keys, values = self._cache.cross_keys[index], self._cache.cross_values[index]
+        keys, values = self.cache.cross_keys[index], self.cache.cross_values[index]
         return keys[:rows, :, :encoder_len], values[:rows, :, :encoder_len]
 
     def propose(self, hidden: Tensor, choose: Choose, at: int) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from transformers import WhisperConfig
 
 from model.drafting.drafter_cache import DrafterCache, frozen_copy
-from model.engine.phases import Choose
+from model.drafting.interface import Choose
 from model.whisper.kernels import LinearGelu
 from model.whisper.mel import SAMPLE_RATE, SAMPLES_PER_STATE
 from model.whisper.network import Attention, CrossAttention, Whisper
@@ -206,7 +206,7 @@ class ParallelDrafter(nn.Module):
 
 
 class SlotDrafter(DrafterCache):
-    """A parallel drafter over slots, as `model.engine.phases.Drafter`: its network and its cache."""
+    """A parallel drafter over slots, as `model.drafting.interface.Drafter`: its network and its cache."""
 
     def __init__(
         self, network: ParallelDrafter, whisper: Whisper, bias: Tensor, slots: int, *, packed: bool

@@ -1,31 +1,12 @@
-"""Who proposes, on the host: texts whose tokens are verified as point masses.
-
-A proposer belongs to one request. It sees what was emitted and names the tokens that may follow;
-nothing it says can change the transcript, only how many target passes it takes. No tensors here.
-"""
+"""A known text as draft: its tokens are verified as point masses. No tensors here."""
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 
-_BROKEN = 2  # tokens at the end of a hypothesis that more audio mostly changes
-
-
-class Proposer(Protocol):
-    """Proposes what follows in one transcript."""
-
-    def emit(self, tokens: Sequence[int]) -> None:
-        """Take what the target has emitted since the last call."""
-        ...
-
-    def propose(self, limit: int) -> list[int]:
-        """At most `limit` tokens that may come next; none where it has nothing to say."""
-        ...
-
 
 class PreviousText:
-    """A whole text as draft: the hypothesis before, or another reading of the same audio.
+    """A whole text as draft: mostly the hypothesis before. Satisfies `model.drafting.interface.Proposer`.
 
     After each emitted token the draft is aligned anew: the place to go on from is where the edit
     distance between the transcript so far and the draft's beginning is least; of equals the one
@@ -67,14 +48,3 @@ class PreviousText:
         place = int(best[np.abs(best - self._emitted).argmin()])
         self._said = [int(token) for token in self._draft[place : place + limit]]
         return self._said
-
-
-def spliced(previous: Sequence[int], reading: Sequence[int], eot: int) -> list[int]:
-    """What was said of the audio so far, and behind it what a reading of more audio goes on with.
-
-    The last tokens of `previous` are the reading's to say: there the audio broke off.
-    """
-    kept = [token for token in previous if token != eot][:-_BROKEN]
-    behind = PreviousText(reading)
-    behind.emit(kept)
-    return kept + behind.propose(len(reading))

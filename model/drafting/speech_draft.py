@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from transformers import WhisperConfig
 
 from model.drafting.drafter_cache import DrafterCache, frozen_copy
+from model.drafting.interface import Choose
 from model.drafting.parallel import DrafterLayer, angles, block_input, rotate
-from model.engine.phases import Choose
 from model.whisper.network import Whisper
 from model.whisper.slots import Slots
 
@@ -91,7 +91,7 @@ class SpeechDraft(nn.Module):
 
 
 class SlotSpeechDraft(DrafterCache):
-    """A Speech-Draft over slots, as `model.engine.phases.Drafter`: its network and its cache.
+    """A Speech-Draft over slots, as `model.drafting.interface.Drafter`: its network and its cache.
 
     A target pass overwrites the entries that drafting wrote at its positions, from the target's own
     features. Entries of rejected candidates lie at or behind the next anchor, where the next draft or pass
@@ -104,7 +104,7 @@ class SlotSpeechDraft(DrafterCache):
         super().__init__(network.architecture, whisper, bias, slots, layers=1, packed=packed)
         self._network = frozen_copy(network, whisper, packed=packed)
         # Index p has the fused features of position p - 1; those before the first position are 0.
-        length, width = self._cache.self_keys.shape[3] + 1, whisper.config.d_model
+        length, width = self.cache.self_keys.shape[3] + 1, whisper.config.d_model
         self._fused = whisper.decoder.positions.new_zeros(slots, length, width)
 
     def encode(self, states: Tensor, first: int) -> None:

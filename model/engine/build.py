@@ -8,8 +8,8 @@ from torch import Tensor
 
 from model.checkpoints.load import ModelError, load
 from model.drafting.drafter_files import AUTO, choose, load_drafter
+from model.engine.batch_sizes import STAGED
 from model.engine.engine import Engine
-from model.engine.runner import STAGED
 from model.whisper.network import Cache
 from model.whisper.quantised import MIXED_IN, Precision, missing_instructions
 

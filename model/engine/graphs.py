@@ -8,8 +8,8 @@ What may be captured reads nothing to the host and has no shapes that depend on 
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -18,19 +18,41 @@ _WARM_UPS = 2  # runs before capture, in which libraries choose kernels and allo
 
 
 @dataclass(frozen=True, slots=True)
+class PhaseInputs:
+    """What a phase is called with: tensors, and constants that are part of the graph's shape."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The fields that a replay copies, by name."""
+        return {name: value for name, value in self._values() if isinstance(value, Tensor)}
+
+    def shape(self) -> tuple[object, ...]:
+        """What a graph is captured for: shapes and dtypes of tensors, and the constants."""
+        return tuple(
+            (name, value.shape, value.dtype) if isinstance(value, Tensor) else (name, value)
+            for name, value in self._values()
+        )
+
+    def _values(self) -> list[tuple[str, Tensor | int]]:
+        return [(field.name, getattr(self, field.name)) for field in fields(self)]
+
+
+I = TypeVar("I", bound=PhaseInputs)  # noqa: E741  (inputs of a phase, and O its output)
+O = TypeVar("O")  # noqa: E741
+
+
+@dataclass(frozen=True, slots=True)
 class _Captured:
     graph: torch.cuda.CUDAGraph
     inputs: dict[str, Tensor]
-    output: Tensor | None
+    output: object
 
 
 class Graphs:
     """The captured phases of one engine. Its tensors are static: read a result before the next call.
 
-    Calls are `graphs.call(phase, {name: tensor}, name=constant, …)`. They are direct at first.
-    Between `begin` and `seal` each new combination of shapes and constants is captured, which runs
-    the phase three times: on slots that hold nothing. From then on known combinations are replayed,
-    and an unknown one is an error that says what to warm up.
+    Calls are direct at first. Between `begin` and `seal` each new combination of shapes and constants
+    is captured, which runs the phase three times: on slots that hold nothing. From then on known
+    combinations are replayed, and an unknown one is an error that says what to warm up.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -60,45 +82,36 @@ class Graphs:
         self._stage = "direct"
         self._captured.clear()
 
-    def call(
-        self,
-        phase: Callable[..., Tensor | None],
-        tensors: dict[str, Tensor],
-        **constants: int | bool,
-    ) -> Tensor | None:
-        """Run `phase(**tensors, **constants)`, or replay it."""
+    def call(self, phase: Callable[[I], O], inputs: I) -> O:
+        """Run `phase(inputs)`, or replay it."""
         if self._stage == "direct":
-            return phase(**tensors, **constants)
-        shapes = tuple((name, tensor.shape, tensor.dtype) for name, tensor in tensors.items())
-        key = (phase.__name__, shapes, tuple(sorted(constants.items())))
+            return phase(inputs)
+        key = (phase.__name__, inputs.shape())
         captured = self._captured.get(key)
         if captured is None:
             if self._stage == "sealed":
                 raise RuntimeError(
-                    f"{phase.__name__} was not captured for {shapes} and {constants}: add it to "
+                    f"{phase.__name__} was not captured for {inputs.shape()}: add it to "
                     "the engine's warm-up, or set CAPTIOND_EAGER=1"
                 )
-            captured = self._capture(phase, tensors, constants)
-            self._captured[key] = captured
-        for name, tensor in tensors.items():
+            captured = self._captured[key] = self._capture(phase, inputs)
+        for name, tensor in inputs.tensors().items():
             captured.inputs[name].copy_(tensor)
         captured.graph.replay()
-        return captured.output
+        return cast("O", captured.output)  # the key names the phase
 
-    def _capture(
-        self,
-        phase: Callable[..., Tensor | None],
-        tensors: dict[str, Tensor],
-        constants: dict[str, int | bool],
-    ) -> _Captured:
-        inputs = {name: tensor.to(self._device, copy=True) for name, tensor in tensors.items()}
+    def _capture(self, phase: Callable[[I], O], inputs: I) -> _Captured:
+        buffers = {
+            name: tensor.to(self._device, copy=True) for name, tensor in inputs.tensors().items()
+        }
+        static = replace(inputs, **buffers)
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(_WARM_UPS):
-                phase(**inputs, **constants)
+                phase(static)
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._pool):
-            output = phase(**inputs, **constants)
-        return _Captured(graph, inputs, output)
+            output = phase(static)
+        return _Captured(graph, buffers, output)

@@ -107,33 +107,50 @@ def accept(
     target's own token is drawn first and compared: so text that was proposed in this way is the
     text of plain sampling for the same seed, whatever was proposed.
     """
-    width = logits.shape[1]
     scores = logits.float()
     own = scores.argmax(-1)
-    slots = torch.arange(width, device=logits.device)
+    slots = torch.arange(logits.shape[1], device=logits.device)
     proposed = slots[:-1] < counts[:, None]
+    if not sampled:
+        return _emit(scores, candidates, own, (own[:, :-1] == candidates) & proposed, eot)
+    positions = position[:, None] + slots
+    p = warm_softmax(scores, temperature)
+    drawn = sample(p, uniform(seed[:, None], positions, OWN))
+    own = torch.where(temperature[:, None] > 0, drawn, own)
     kept = (own[:, :-1] == candidates) & proposed
-    if sampled:
-        positions = position[:, None] + slots
-        p = warm_softmax(scores, temperature)
-        drawn = sample(p, uniform(seed[:, None], positions, OWN))
-        own = torch.where(temperature[:, None] > 0, drawn, own)
-        kept = (own[:, :-1] == candidates) & proposed
-        if draft is not None and distributed is not None:
-            at = candidates.unsqueeze(-1)
-            coin = uniform(seed[:, None], positions[:, :-1], ACCEPTANCE)
-            ratio_kept = coin * draft.gather(-1, at).squeeze(-1) < p[:, :-1].gather(-1, at).squeeze(
-                -1
-            )
-            # A drafter that fails proposes point masses: what its distribution was is not known.
-            known = draft.isfinite().all(-1)
-            mixed = (distributed & (temperature > 0))[:, None] & known
-            kept = torch.where(mixed, ratio_kept & proposed, kept)
-            residual = (p[:, :-1] - draft).clamp(min=0.0)
-            recovered = sample(residual, uniform(seed[:, None], positions[:, :-1], OWN))
-            # Nothing is left where the two are equal: only rounding can then have rejected.
-            left = mixed & proposed & (residual.sum(-1) > 0)
-            own = torch.cat((torch.where(left, recovered, own[:, :-1]), own[:, -1:]), 1)
+    if draft is not None and distributed is not None:
+        # A drafter that fails proposes point masses: what its distribution was is not known.
+        mixed = (distributed & (temperature > 0))[:, None] & draft.isfinite().all(-1)
+        p, positions = p[:, :-1], positions[:, :-1]
+        at = candidates.unsqueeze(-1)
+        coin = uniform(seed[:, None], positions, ACCEPTANCE)
+        ratio_kept = coin * draft.gather(-1, at).squeeze(-1) < p.gather(-1, at).squeeze(-1)
+        kept = torch.where(mixed, ratio_kept & proposed, kept)
+        recovered, left = _recover(p, draft, uniform(seed[:, None], positions, OWN))
+        recovered = torch.where(left & mixed & proposed, recovered, own[:, :-1])
+        own = torch.cat((recovered, own[:, -1:]), 1)
+    return _emit(scores, candidates, own, kept, eot)
+
+
+def _recover(p: Tensor, draft: Tensor, draw: Tensor) -> tuple[Tensor, Tensor]:
+    """Tokens [rows, k] of the distribution p - draft, and where there is one.
+
+    Nothing is left where the two are equal: only rounding can then have rejected.
+    """
+    residual = (p - draft).clamp(min=0.0)
+    return sample(residual, draw), residual.sum(-1) > 0
+
+
+def _emit(
+    scores: Tensor, candidates: Tensor, own: Tensor, kept: Tensor, eot: int
+) -> RejectionOutput:
+    """The accepted prefix and the target's own token behind it.
+
+    scores: [rows, k + 1, vocabulary] float32. own: [rows, k + 1], the target's token at each place.
+    kept: [rows, k], whether a candidate is accepted if all before it are.
+    """
+    width = own.shape[1]
+    slots = torch.arange(width, device=own.device)
     accepted = kept.long().cumprod(1).sum(1)
     tokens = torch.where(slots < accepted[:, None], torch.cat((candidates, own[:, -1:]), 1), own)
     # An accepted end of transcript ends without a bonus.

@@ -1,12 +1,12 @@
 """The host's side of an occupied slot: what was asked, what was emitted, what it proposes next.
 
-No tensors here; the device's side is `model.engine.phases.Slots`.
+No tensors here; the device's side is `model.whisper.slots.Slots`.
 """
 
 import math
 from dataclasses import dataclass, field
 
-from model.drafting.previous_text import Proposer
+from model.drafting.interface import Proposer
 from model.engine.fallback import (
     DOUBTED,
     MOST_COMPRESSION,
@@ -15,15 +15,13 @@ from model.engine.fallback import (
     repetition_start,
 )
 from model.engine.requests import Failure, Hypothesis, Request
+from model.engine.round_output import RoundOutput
 from model.whisper.tokens import TokenTable
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What one row proposes in one round: a text, so many of the drafter's tokens, or one of the two.
-
-    With both, the text is proposed where it begins as the drafter does.
-    """
+    """What one row proposes in one round: a text, so many of the drafter's tokens, or nothing."""
 
     text: list[int] = field(default_factory=list)
     drafted: int = 0
@@ -31,7 +29,7 @@ class Proposal:
     @property
     def count(self) -> int:
         """Candidates."""
-        return max(self.drafted, len(self.text))
+        return self.drafted or len(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,6 @@ class Sequence:
     request: Request
     language: str | None
     proposer: Proposer | None = field(default=None, init=False)
-    read: bool = field(default=False, init=False)  # whether it follows a reading and nothing else
     language_probability: float | None = None
     no_speech: float = 0.0
     prompt_tokens: list[int] = field(default_factory=list)
@@ -135,21 +132,20 @@ class Sequence:
             return Proposal()
         return Proposal(self.proposer.propose(min(most, self._limit)))
 
-    def draft(self, most: int, text: list[int]) -> Proposal:
-        """At most `most` candidates of the drafter's, or as many of `text`."""
-        most = min(most, self._limit)
-        return Proposal(text[:most], most)
+    def draft(self, most: int) -> Proposal:
+        """At most `most` candidates of the drafter's."""
+        return Proposal(drafted=min(most, self._limit))
 
-    def take(
-        self, proposal: Proposal, tokens: list[int], accepted: int, logprobs: list[float]
-    ) -> None:
+    def take(self, proposal: Proposal, output: RoundOutput) -> None:
         """Take what a target pass emitted; of a guarded row as far as a loop that has closed.
 
         Token by token, as if each had come alone: what is cut must not depend on the rounds.
         """
         self.proposed += proposal.count
-        self.accepted += accepted
-        for token, logprob in zip(tokens, logprobs, strict=True):
+        self.accepted += output.accepted
+        if output.no_speech is not None:
+            self.no_speech = output.no_speech
+        for token, logprob in zip(output.tokens, output.logprobs, strict=True):
             self.tokens.append(token)
             self.logprobs.append(logprob)
             if self.request.stop_on_repetition:
@@ -157,9 +153,9 @@ class Sequence:
                 if self._loop is not None:
                     break
         if self.proposer is not None:
-            self.proposer.emit(tokens)
-        if proposal.text and not proposal.drafted:
-            self.reused += accepted
+            self.proposer.emit(output.tokens)
+        if proposal.text:
+            self.reused += output.accepted
 
     def finished(self, eot: int) -> bool:
         """Whether nothing more is to be emitted, for good or ill."""

@@ -23,10 +23,12 @@ import torch
 
 from model.checkpoints.load import load
 from model.drafting.drafter_files import TrainedDrafter, bundled, load_drafter
-from model.drafting.previous_text import PreviousText, Proposer
+from model.drafting.interface import Proposer
+from model.drafting.previous_text import PreviousText
 from model.engine.engine import Engine
 from model.engine.rejection_sampler import DRAFT, accept, sample, uniform, warm_softmax
 from model.engine.requests import Request
+from model.engine.sequence import Sequence
 from model.whisper.quantised import Precision
 from tests.support.audio import recordings
 from tests.support.oracles import Adversary, Guesser, Oracle, run_shuffled
@@ -67,7 +69,7 @@ def tokens(model: str, precision: Precision, files: int) -> dict[str, Any]:
         engine = Engine(checkpoint, slots=slots, precision=precision)
         for name, proposer in proposers.items():
             for block in BLOCKS if name != "none" else (0,):
-                engine.runner.block, engine._proposer = block, proposer
+                engine.runner.block, engine.planner.proposer = block, proposer
                 for one in run_shuffled(engine, requests, random.Random(f"{name} {block} {slots}")):
                     wanted = plain[one.request]
                     utterances += 1
@@ -96,9 +98,8 @@ class Chain:
         self._engine = Engine(load(model), slots=1, precision=precision)
         runner = self._engine.runner
         self._tokens = runner.tokens
-        mel = runner._mel([audio], runner.window)
         with torch.inference_mode():
-            runner._phases.encode(mel, first=0, audio_len=mel.shape[-1] // 2)
+            runner.encode([Sequence(Request(audio), "en")], 0, runner.window)
         self._prompt_tokens = self._tokens.prompt_tokens([], "en", "transcribe")
         self._known: dict[tuple[int, ...], torch.Tensor] = {}
 

@@ -26,7 +26,7 @@ from streaming.utterance import Decode
 from streaming.vad import VoiceActivity, WebRtcVad, detector
 from tests.benchmarks.bench_stream import FRAME
 from tests.support.audio import recordings
-from tests.test_vad import noise
+from tests.support.streams import coloured_noise
 
 RESULTS = Path(__file__).resolve().parent.parent.parent / "docs" / "hearing.json"
 Samples = NDArray[np.float32]
@@ -110,7 +110,7 @@ def sounds(*, quick: bool) -> dict[str, Samples]:
     seconds = 5 if quick else 60
     for colour in ("white", "pink", "brown", "hum"):
         for level in (-60, -40, -20):
-            found[f"{colour} {level} dBFS"] = noise(colour, level, seconds)
+            found[f"{colour} {level} dBFS"] = coloured_noise(colour, level, seconds)
     return found | {
         "silence": np.zeros(seconds * SAMPLE_RATE, np.float32),
         "clicks": clicks(seconds),

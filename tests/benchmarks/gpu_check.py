@@ -34,11 +34,17 @@ from model.bench.contenders import (
     simulated,
 )
 from model.bench.oracle import chance_for
-from model.bench.paired_runs import Track, Transcription, rounds_of, run_paired, token_mismatches
+from model.bench.paired_runs import (
+    Measurement,
+    Transcription,
+    rounds_of,
+    run_paired,
+    token_mismatches,
+)
 from model.bench.report import machine
 from model.checkpoints.load import Checkpoint
 from model.checkpoints.random_weights import random_checkpoint, shape_config
-from model.engine.runner import BUCKETS
+from model.engine.batch_sizes import BUCKETS
 from model.whisper.measure import timed
 from model.whisper.mel import SAMPLE_RATE, SAMPLES_PER_STATE
 from model.whisper.network import Cache
@@ -213,17 +219,19 @@ def said(unit: Sequence[Clip], transcriptions: Sequence[Transcription]) -> Refer
     }
 
 
-def raced(ways: Sequence[Captiond], unit: list[Clip]) -> list[Track]:
+def raced(ways: Sequence[Captiond], unit: list[Clip]) -> list[Measurement]:
     """Taking turns over one batch."""
     return run_paired(ways, [unit], repeats=REPEATS, warm_ups=WARM_UPS, tell=lambda _: None)
 
 
-def speed(track: Track, unit: Sequence[Clip]) -> dict[str, float]:
+def speed(measurement: Measurement, unit: Sequence[Clip]) -> dict[str, float]:
     """Of one batch, waveform to tokens."""
-    spent = float(track.seconds.sum())
+    spent = float(measurement.seconds.sum())
     return {
         "seconds": spent,
-        "tokens_per_s": sum(len(transcription.tokens) for transcription in track.transcriptions)
+        "tokens_per_s": sum(
+            len(transcription.tokens) for transcription in measurement.transcriptions
+        )
         / spent,
         "audio_s_per_s": sum(clip.seconds for clip in unit) / spent,
     }

@@ -2,12 +2,17 @@
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
-from daemon.recognition.request_queue import Result
-from daemon.recognition.scheduler import Engine
+import numpy as np
+
+from daemon.monitoring.health import Health
+from daemon.monitoring.totals import Totals
+from daemon.recognition.request_queue import Result, Work
+from daemon.recognition.scheduler import Engine, Facts
 from model.engine.requests import Failure, Hypothesis, Request
 
-PATIENCE = 20.0  # seconds: far more than anything here takes; a test that waits longer has failed
+PATIENCE = 240.0  # seconds: far more than anything here takes on a busy machine; a test that waits longer has failed
 
 
 class ScriptedEngine:
@@ -107,3 +112,40 @@ class ScriptedEngine:
 def _is_an_engine(engine: ScriptedEngine) -> Engine:
     """For mypy alone: the script has not drifted from what the daemon needs."""
     return engine
+
+
+FACTS = Facts(
+    waiting=1,
+    running=2,
+    lag=0.25,
+    turn=1.0,
+    idle=3.0,
+    superseded=4,
+    finals=5,
+    partials=6,
+    failed=7,
+)
+
+
+def health(**changes: Any) -> Health:
+    fields: dict[str, Any] = {
+        "status": "ok",
+        "facts": FACTS,
+        "sessions": 2,
+        "parked": 0,
+        "finishing": 0,
+        "totals": Totals(),
+        "model": "base",
+        "drafter": None,
+        "uptime": 9.0,
+        "full": False,
+        "late": False,
+    }
+    return Health(**fields | changes)
+
+
+def work(name: str, done: Callable[[Result, float], None] = lambda *_: None) -> Work:
+    """Work from a name such as "a1f": session a, utterance 1, final (or "p", partial; "e", early)."""
+    session, utterance, kind = tuple(name)
+    request = Request(np.zeros(1600, np.float32), prompt=name)
+    return Work(session, int(utterance), kind == "f", request, done, early=kind == "e")

@@ -1,21 +1,25 @@
 """Audio to learn from, made of noise, and what the tiny target makes of it: for tests of training."""
 
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+import pytest
 import soundfile
 import torch
 from numpy.typing import NDArray
 
 from model.training.data.cache import CacheMetadata, create, shard_path, write_shard
 from model.training.data.corpus import Passage, Recording, listing
-from model.training.data.distil import teach
+from model.training.data.distil import decode_passages
 from model.training.data.teacher import Teacher
 from model.training.recipe import Recipe
-from tests.support.tiny import tiny_checkpoint
+from tests.support.tiny import CHECKPOINT
 
-CHECKPOINT = tiny_checkpoint()
+needs_hibari = pytest.mark.skipif(
+    find_spec("hibari") is None, reason="hibari-tts is not installed (extra training)"
+)
 CPU = torch.device("cpu")
 AUX_LAYERS = (0, 1)
 RECIPE = Recipe(
@@ -73,5 +77,5 @@ def fill(directory: Path, taught: list[Passage]) -> Path:
         CHECKPOINT.fingerprint, "tiny", AUX_LAYERS, "en", listing(taught), len(taught)
     )
     create(directory, facts)
-    write_shard(shard_path(directory, 0), *teach(teacher(), taught, "en"))
+    write_shard(shard_path(directory, 0), *decode_passages(teacher(), taught, "en"))
     return directory

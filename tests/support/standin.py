@@ -24,10 +24,13 @@ from streaming.protocol import (
     DecodeFigures,
     Final,
     Flush,
+    Heard,
+    Lag,
     Limits,
     Partial,
     Ready,
     ServerMessage,
+    Speech,
     Start,
     Stop,
     decode_client,
@@ -190,3 +193,25 @@ def standin_thread(script: Script = obedient, *, gate: Gate | None = None) -> It
         loop.call_soon_threadsafe(stop.set)
         thread.join()
     ended.result()
+
+
+START_OF_SPEECH = Speech(event="start", utterance=0, at=0.0)
+SECOND_START = Speech(event="start", utterance=1, at=1.0)
+
+
+async def collect(captions: AsyncIterator[ServerMessage], into: list[ServerMessage]) -> None:
+    async for message in captions:
+        into.append(message)  # noqa: PERF401 - a comprehension would lose all of it on an error
+
+
+SESSION: tuple[ServerMessage, ...] = (
+    ready(),
+    Speech(event="start", utterance=0, at=0.5),
+    partial("good"),
+    final(" Good <b>morning</b> & bye", 0.5, 1.75),
+    final("", 2.0, 2.5, utterance=1),
+    Lag(seconds=3.0, shedding="partials"),
+    Heard(bytes=9),
+    final(" --> two", 3.0, 3.5, utterance=2),
+    closed(64_000),
+)

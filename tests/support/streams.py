@@ -2,7 +2,7 @@
 
 import io
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,9 @@ from streaming.protocol import Closed, Encoding, Start
 from streaming.segmenter import Settings
 from streaming.session import Output, Session
 from streaming.utterance import Decode
-from streaming.vad import FRAME
+from streaming.vad import (
+    FRAME,
+)
 
 RATE = 16_000
 Samples = NDArray[np.float32]
@@ -155,3 +157,25 @@ def cut(data: bytes, sizes: list[int]) -> list[bytes]:
             break
         edges.append(edges[-1] + size)
     return [data[start:stop] for start, stop in itertools.pairwise(edges)]
+
+
+def frames_of(size: int, audio: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:
+    for at in range(0, len(audio) - size + 1, size):
+        yield audio[at : at + size]
+
+
+def coloured_noise(colour: str, dbfs: float, seconds: int) -> NDArray[np.float32]:
+    """Noise whose power falls with frequency as its colour says, or mains hum with overtones."""
+    size = seconds * 16_000
+    white = np.random.default_rng(3).standard_normal(size)
+    frequency = np.maximum(np.fft.rfftfreq(size, 1 / 16_000), 20.0)
+    spectrum = np.fft.rfft(white)
+    time = np.arange(size) / 16_000
+    signal = {
+        "white": white,
+        "pink": np.fft.irfft(spectrum / np.sqrt(frequency)),
+        "brown": np.fft.irfft(spectrum / frequency),
+        "hum": sum(np.sin(2 * np.pi * 50 * n * time + n) / n for n in range(1, 8)),
+    }[colour]
+    signal = signal / np.sqrt(np.mean(np.square(signal))) * 10 ** (dbfs / 20)
+    return np.asarray(signal.clip(-1.0, 1.0), np.float32)

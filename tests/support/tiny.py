@@ -126,3 +126,20 @@ def changed(
 ) -> dict[str, Tensor]:
     """A copy of `weights` in which one tensor is another."""
     return weights | {name: change(weights[name].clone())}
+
+
+SMALL = {
+    "vocab_size": 300,
+    "d_model": 32,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 64,
+    "decoder_ffn_dim": 64,
+    "max_source_positions": 100,
+    "max_target_positions": 64,
+}
+
+
+CHECKPOINT = tiny_checkpoint()

@@ -6,6 +6,7 @@ features that a drafter gets when it serves (Whisper-Flash 3.3, A.3; EAGLE-ASR I
 
 from collections import abc
 from dataclasses import dataclass
+from itertools import count as count_from
 
 import numpy as np
 import torch
@@ -13,9 +14,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from model.checkpoints.load import Checkpoint, ModelError
+from model.drafting.interface import Choose
 from model.drafting.parallel import audio_states
-from model.engine.phases import Choose, Phases
+from model.engine.phases import EncodeInputs, Phases, PrefillInputs, VerifyInputs
 from model.engine.requests import Request, check_languages
+from model.engine.round_output import unpack
 from model.engine.sequence import Sequence
 from model.whisper.mel import LogMel
 from model.whisper.network import Whisper
@@ -111,7 +114,7 @@ class Teacher:
         window = int(self._whisper.config.max_source_positions)
         count = len(audios)
         mel = self._mel(audios, window).to(self._slots.cache.self_keys.dtype)
-        phases.encode(mel, first=0, audio_len=window)
+        phases.encode(EncodeInputs(mel, first=0, audio_len=window))
         nothing = [0] * count
         self._slots.reset(0, nothing, nothing, [0.0] * count)
         sequences = [Sequence(Request(audio), language) for audio in audios]
@@ -129,36 +132,36 @@ class Teacher:
         count, prompt_len = len(sequences), len(sequences[0].prompt_tokens)
         none = self._integers([0] * count)
         nothing = none[:, None][:, :0]
-        packed = phases.prefill(
-            self._integers([sequence.prompt_tokens for sequence in sequences]),
-            none + prompt_len,
-            none + sequences[0].prompt_tokens.index(self._table.sot),
-            nothing,
-            none,
+        prompts = PrefillInputs(
+            tokens=self._integers([sequence.prompt_tokens for sequence in sequences]),
+            prompt_lens=none + prompt_len,
+            starts=none + sequences[0].prompt_tokens.index(self._table.sot),
+            candidates=nothing,
+            counts=none,
             first=0,
-            kv_len=_KV_STEP * (1 + prompt_len // _KV_STEP),
+            kv_len=_kv_len(prompt_len),
             encoder_len=window,
             sampled=False,
-        )[:, 1:]
-        longest = prompt_len
-        while True:
-            for sequence, token in zip(sequences, packed[:, 0].tolist(), strict=True):
-                if not sequence.tokens or not sequence.finished(self._table.eot):
-                    sequence.tokens.append(int(token))
+        )
+        outputs = unpack(phases.prefill(prompts), count, prefill=True)
+        for longest in count_from(prompt_len + 1):
+            for sequence, output in zip(sequences, outputs, strict=True):
+                if not sequence.finished(self._table.eot):
+                    sequence.tokens += output.tokens
             if all(sequence.finished(self._table.eot) for sequence in sequences):
                 return
-            longest += 1
-            packed = phases.verify(
-                nothing,
-                none,
-                none > 0,
-                kv_len=_KV_STEP * (1 + longest // _KV_STEP),
-                encoder_len=window,
-                sampled=False,
+            anchors = VerifyInputs(
+                nothing, none, none > 0, _kv_len(longest), encoder_len=window, sampled=False
             )
+            outputs = unpack(phases.verify(anchors), count, prefill=False)
 
     def _integers(self, numbers: abc.Sequence[int] | abc.Sequence[abc.Sequence[int]]) -> Tensor:
         return torch.tensor(numbers, dtype=torch.int64, device=self._device)
+
+
+def _kv_len(positions: int) -> int:
+    """A bound of attention to `positions` cached positions and the next one."""
+    return _KV_STEP * (1 + positions // _KV_STEP)
 
 
 def _trajectory(sequence: Sequence, features: Tensor, states: Tensor, eot: int) -> Trajectory:

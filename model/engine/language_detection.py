@@ -1,0 +1,21 @@
+"""Which language an utterance is in: the likeliest of those asked for, unless another one is expected."""
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from model.engine.requests import SURE, Request, as_tuple
+
+
+def detected_language(request: Request, logits: Tensor, known: Sequence[str]) -> tuple[str, float]:
+    """The language and its probability among those asked for.
+
+    logits: [languages], of the codes `known`. An expected language is taken where none is likelier
+    than SURE.
+    """
+    among = as_tuple(request.language) or tuple(known)
+    probabilities = logits[[known.index(code) for code in among]].softmax(-1)
+    best = int(probabilities.argmax())
+    if request.language_hint in among and probabilities[best] < SURE:
+        best = among.index(request.language_hint)
+    return among[best], float(probabilities[best])

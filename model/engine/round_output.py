@@ -1,0 +1,55 @@
+"""What a target pass said of each sequence: packed on the device, unpacked on the host.
+
+One float64 tensor makes one device-to-host read of a pass. Its columns, for k candidates: k + 1
+tokens, k + 1 log-probabilities, how many tokens were emitted, how many of those were candidates, and
+behind a prefill the probability of silence. float64 holds every token id exactly.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from model.engine.rejection_sampler import RejectionOutput
+
+
+@dataclass(frozen=True, slots=True)
+class RoundOutput:
+    """What one pass emitted for one sequence.
+
+    tokens: at least one. logprobs: of each, natural, at temperature 1. accepted: how many of the
+    tokens were candidates. no_speech: probability of silence; None but after a prefill.
+    """
+
+    tokens: list[int]
+    logprobs: list[float]
+    accepted: int
+    no_speech: float | None = None
+
+
+def pack(rejection: RejectionOutput, no_speech: Tensor | None = None) -> Tensor:
+    """As above, [rows, 2 * (k + 1) + 2] float64, or one column more with no_speech [rows]."""
+    counts = torch.stack((rejection.emitted, rejection.accepted), 1)
+    columns = [rejection.tokens.double(), rejection.logprobs.double(), counts.double()]
+    if no_speech is not None:
+        columns.append(no_speech[:, None].double())
+    return torch.cat(columns, 1)
+
+
+def unpack(packed: Tensor, count: int, *, prefill: bool) -> list[RoundOutput]:
+    """The outputs of the first `count` rows of what `pack` made. prefill: whether with no_speech."""
+    k = (packed.shape[1] - prefill) // 2 - 2  # candidates
+    outputs = []
+    rows: list[list[float]] = packed.tolist()
+    for row in rows[:count]:
+        tokens, logprobs = row[: k + 1], row[k + 1 : 2 * k + 2]
+        emitted, accepted = int(row[2 * k + 2]), int(row[2 * k + 3])
+        outputs.append(
+            RoundOutput(
+                tokens=[int(token) for token in tokens[:emitted]],
+                logprobs=logprobs[:emitted],
+                accepted=accepted,
+                no_speech=row[-1] if prefill else None,
+            )
+        )
+    return outputs
