@@ -51,8 +51,8 @@ READER = """
 
 A reader was a small network with a CTC head that transcribed the whole utterance from the encoder's states; the prefill
 verified its text. It was deleted because it won no time: with greedy decoding at 1.00, the reader was at 1.19, 1.01 and
-0.97 at batches of 1, 4 and 8, the drafter at 1.19, 1.10 and 1.08, and both at 1.15, 1.02 and 0.96
-([bench.md](bench.md)). Nor did it win time with a previous text to reuse ([reuse.json](reuse.json)).
+0.97 at batches of 1, 4 and 8, the drafter at 1.19, 1.10 and 1.08, and both at 1.15, 1.02 and 0.96, by
+`captiond bench engines`. Nor did it win time with a previous text to reuse ([reuse.json](reuse.json)).
 
 For base it was trained for 2,000 steps of 8 passages: 55 minutes of one core; 10.0 million weights, 10,258 tokens, 10.2
 MB. Tokens for each pass of the model, by the walk, the prefill counted:
