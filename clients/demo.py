@@ -235,7 +235,7 @@ def _tail(log: BinaryIO) -> str:
     return log.read().decode(errors="replace").strip() or "(nothing)"
 
 
-async def _speak(url: str, audio: Audio, screen: Screen, log: Transcript, stop: Interrupt) -> None:
+async def play(url: str, audio: Audio, screen: Screen, log: Transcript, stop: Interrupt) -> None:
     """Stream the sample at the pace of speech. Raises StreamError and SourceError."""
 
     async def feed(captions: Captions) -> None:
@@ -256,7 +256,7 @@ async def _demo(model: str, program: Sequence[str], sample: Path, patience_s: fl
                 screen.tell(f"starting a daemon with the model {model}")
                 async with running_daemon(program, model, patience_s, stop) as daemon:
                     if daemon is not None:
-                        await _speak(daemon.url, audio, screen, transcript, stop)
+                        await play(daemon.url, audio, screen, transcript, stop)
             if not stop.status:
                 _judge(transcript, wanted)
         except (DemoError, SourceError) as error:

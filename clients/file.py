@@ -20,12 +20,11 @@ import soundfile
 from clients.caption_formats import Screen
 from clients.captioning import Interrupt, add_caption_arguments, caption, run_verb, start_of
 from clients.stream import Captions, ConnectError, StreamError
-from streaming.protocol import SAMPLE_RATE, Encoding, ProtocolError
+from streaming.protocol import SAMPLE_BYTES, SAMPLE_RATE, Encoding, ProtocolError
 
 SUMMARY = "caption audio files, or raw audio from standard input"
 
 NAME = "captiond file"
-SAMPLE_BYTES: dict[Encoding, int] = {"s16le": 2, "f32le": 4, "mulaw": 1, "alaw": 1}
 EXACT_IN_INT16 = ("PCM_16", "PCM_U8", "PCM_S8", "ULAW", "ALAW")  # libsndfile's names
 BLOCK_S = 0.1
 USAGE = 2  # exit status of argparse, too

@@ -20,7 +20,15 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from streaming.segmenter import Detector, Settings
+from streaming.settings import (
+    Detector,
+    EndpointSilence,
+    MinimumSpeech,
+    PartialInterval,
+    Settings,
+    VadMode,
+)
+from streaming.settings import bounds as bounds_of
 
 ENVIRONMENT_PREFIX = "CAPTIOND_"
 ORIGIN = re.compile(
@@ -151,24 +159,20 @@ class Config(Struct, frozen=True, kw_only=True):
         float, Meta(ge=1.0, le=1e6, description="size of all beyond which the oldest are removed")
     ] = 1000.0
     endpoint_silence_ms: Annotated[
-        int,
-        Meta(
-            ge=200,
-            le=10_000,
-            description="silence that ends an utterance; from 15 s on less and less",
-        ),
+        EndpointSilence,
+        Meta(description="silence that ends an utterance; from 15 s on less and less"),
     ] = _STREAMING.endpoint_silence_ms
     partial_interval_ms: Annotated[
-        int, Meta(ge=100, le=10_000, description="new audio between two partials")
+        PartialInterval, Meta(description="new audio between two partials")
     ] = _STREAMING.partial_interval_ms
     minimum_speech_ms: Annotated[
-        int, Meta(ge=30, le=1_000, description="speech shorter than this is taken for noise")
+        MinimumSpeech, Meta(description="speech shorter than this is taken for noise")
     ] = _STREAMING.minimum_speech_ms
     vad: Annotated[
         Detector, Meta(description="voice detector; webrtc wants minimum_speech_ms = 120")
     ] = _STREAMING.vad
     vad_mode: Annotated[
-        int, Meta(ge=0, le=3, description="of webrtc: 0 hears the most, 3 rejects the most")
+        VadMode, Meta(description="of webrtc: 0 hears the most, 3 rejects the most")
     ] = _STREAMING.vad_mode
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="least severe line logged")
@@ -192,7 +196,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             _flag(key),
             metavar=key.rpartition("_")[2].upper(),
             default=argparse.SUPPRESS,
-            help=f"{_meta(key).description}; {_accepted(key)} (default: {_shown(field.default)})",
+            help=f"{about(key).description}; {accepted(key)} (default: {_shown(field.default)})",
         )
 
 
@@ -227,10 +231,9 @@ def reloaded(running: Config, read: Config) -> tuple[Config, list[str], list[str
 
 def bounds(key: str) -> tuple[float, float]:
     """Least and greatest value of a key that is a number."""
-    meta = _meta(key)
-    assert meta.ge is not None
-    assert meta.le is not None
-    return meta.ge, meta.le
+    limits = bounds_of(KEYS[key].type)
+    assert limits is not None
+    return limits
 
 
 def _from_file(path: Path) -> dict[str, Any]:
@@ -270,7 +273,7 @@ def _convert(key: str, value: object, origin: str, *, strict: bool) -> Any:
     try:
         converted = msgspec.convert(value, KEYS[key].type, strict=strict)
     except msgspec.ValidationError:
-        raise ConfigError(f"{origin} is {value!r}; accepted is {_accepted(key)}") from None
+        raise ConfigError(f"{origin} is {value!r}; accepted is {accepted(key)}") from None
     if key == "allowed_origins" and (
         wrong := [one for one in converted if not ORIGIN.fullmatch(one)]
     ):
@@ -289,7 +292,8 @@ def _unknown(what: str, name: str, accepted: Mapping[str, str]) -> str:
     return f"unknown {what}{guess}; accepted are {', '.join(accepted.values())}"
 
 
-def _accepted(key: str) -> str:
+def accepted(key: str) -> str:
+    """What a key takes, in words."""
     kind = _kind(key)
     if kind is str:
         return "a text that is not empty" if KEYS[key].default else "a path"
@@ -311,8 +315,8 @@ def _shown(default: object) -> object:
     return "none" if default in ("", ()) else default
 
 
-def _meta(key: str) -> Meta:
-    """The Meta with description and bounds: the last one; those of `Text` come before it."""
+def about(key: str) -> Meta:
+    """The Meta with the description: the last one; those of the type itself come before it."""
     meta = get_args(KEYS[key].type)[-1]
     assert isinstance(meta, Meta)
     return meta

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         2
     )  # standard error; the watchdog aborts: the log then has what every thread was doing
     os.environ.setdefault("GOMP_SPINCOUNT", SPINS)
-    if not (settings.tokens_file or inherited or _is_loopback(settings.host)):
+    if not (settings.tokens_file or inherited or is_loopback(settings.host)):
         logger.warning(
             "listening on %s without tokens_file: whoever reaches the port can use this captiond",
             settings.host,
@@ -204,7 +204,7 @@ def physical_cores(topology: Path = TOPOLOGY) -> int:
     return len(cores)
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     """Whether this machine alone can reach an address; names but localhost are not looked up."""
     try:
         return ipaddress.ip_address(host).is_loopback

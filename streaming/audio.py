@@ -11,12 +11,10 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-from streaming.protocol import SAMPLE_RATE, Encoding, ProtocolError
+from streaming.protocol import SAMPLE_BYTES, SAMPLE_RATE, Encoding, ProtocolError
 
 MAX_HEADER_BYTES = 65_536  # a longer WAV header holds something else than a format
 SLICES_PER_SECOND = 2  # what is read in one go, however long the frame that it came in
-
-_BYTES_PER_SAMPLE: Final[dict[Encoding, int]] = {"s16le": 2, "f32le": 4, "mulaw": 1, "alaw": 1}
 
 # RIFF format tag and bits per sample → our name.
 _WAV_ENCODINGS: Final[dict[tuple[int, int], Encoding]] = {
@@ -178,7 +176,7 @@ class AudioDecoder:
         self._encoding = encoding
         self._rate = rate
         self._channels = channels
-        self._frame_bytes = _BYTES_PER_SAMPLE[encoding] * channels
+        self._frame_bytes = SAMPLE_BYTES[encoding] * channels
         self._slice_bytes = rate // SLICES_PER_SECOND * self._frame_bytes
         self._header = _HeaderSkipper(_Format(encoding, rate, channels))
         self._unread = memoryview(b"")

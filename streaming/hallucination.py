@@ -9,26 +9,21 @@ for speech: 0.79 … 0.95, with a mean log-probability of -0.5 (digital silence)
 
 from streaming.hypothesis import Hypothesis
 
-# The reference's thresholds (openai/whisper, transcribe.py): silence is likely and the text doubtful.
-SILENCE = 0.6
-DOUBTFUL = -1.0
-# Ours: silence is as good as certain, and the text not.
+# Beside the reference's thresholds: silence is as good as certain, and the text not.
 CERTAIN_SILENCE = 0.75
 SURE = -0.4
-# The reference's again: a text that repeats itself so much is decoded anew. Of a final that is done; a
-# partial is not waited for.
-MOST_COMPRESSION = 2.4
 
 
 def is_plausible(hypothesis: Hypothesis) -> bool:
     """Whether somebody said the text of `hypothesis`."""
-    silent, logprob = hypothesis.no_speech, hypothesis.mean_logprob
-    if silent > CERTAIN_SILENCE:
-        return logprob > SURE
-    return silent <= SILENCE or logprob >= DOUBTFUL
+    if hypothesis.no_speech > CERTAIN_SILENCE:
+        return hypothesis.mean_logprob > SURE
+    return not hypothesis.silent
 
 
 def worth_showing(hypothesis: Hypothesis) -> bool:
-    """Whether a partial may be shown: what is shown may become a promise, so no loop may be in it."""
-    loops = hypothesis.looped or hypothesis.compression_ratio > MOST_COMPRESSION
-    return is_plausible(hypothesis) and not loops
+    """Whether a partial may be shown: what is shown may become a promise, so no loop may be in it.
+
+    A final that repeats itself is decoded again; a partial is not waited for.
+    """
+    return is_plausible(hypothesis) and not hypothesis.repetitive

@@ -3,127 +3,52 @@
 No decision is taken here: whether a text is believed, and what of it is shown, is for others to say.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from streaming.protocol import SAMPLE_RATE, DecodeFigures, Final, Word
 
 SAMPLE_DIGITS = 7  # after the point: any sample's time at 16 kHz in seconds is exact
 
 
-class TimedWord(Protocol):
-    """A word and when it was said, in seconds from the span's first sample."""
+@dataclass(frozen=True, slots=True)
+class TimedWord:
+    """A word as it is written; start, end: seconds from the span's first sample."""
 
-    @property
-    def text(self) -> str:
-        """As it is written."""
-        ...
-
-    @property
-    def start(self) -> float:
-        """Its beginning."""
-        ...
-
-    @property
-    def end(self) -> float:
-        """Its end."""
-        ...
-
-    @property
-    def probability(self) -> float:
-        """The recogniser's own."""
-        ...
-
-
-class Hypothesis(Protocol):
-    """What the recogniser says of a span, and what that took."""
-
-    @property
-    def text(self) -> str:
-        """The transcript; empty where there was no speech."""
-        ...
-
-    @property
-    def certain(self) -> int:
-        """Characters of it before the first of which the recogniser was not sure."""
-        ...
-
-    @property
-    def language(self) -> str:
-        """The code of the language spoken."""
-        ...
-
-    @property
-    def language_probability(self) -> float | None:
-        """How sure that is; None where it was given."""
-        ...
-
-    @property
-    def no_speech(self) -> float:
-        """Probability that the span holds no speech."""
-        ...
-
-    @property
-    def mean_logprob(self) -> float:
-        """Mean natural log-probability of the tokens."""
-        ...
-
-    @property
-    def compression_ratio(self) -> float:
-        """Bytes of the text to deflated bytes."""
-        ...
-
-    @property
-    def temperature(self) -> float:
-        """At which it was decoded."""
-        ...
-
-    @property
-    def looped(self) -> bool:
-        """Whether it is what is left of a text that went round in circles."""
-        ...
-
-    @property
-    def timed(self) -> Sequence[TimedWord] | None:
-        """Its words with their times, where they were asked for."""
-        ...
-
-    @property
-    def rounds(self) -> int:
-        """Target passes."""
-        ...
-
-    @property
-    def proposed(self) -> int:
-        """Tokens that were drafted."""
-        ...
-
-    @property
-    def accepted(self) -> int:
-        """Drafted tokens that the target accepted."""
-        ...
-
-    @property
-    def reused(self) -> int:
-        """Accepted tokens that came from the hypothesis before."""
-        ...
+    text: str
+    start: float
+    end: float
+    probability: float
 
 
 @dataclass(frozen=True, slots=True)
-class Nothing:
-    """The hypothesis of an utterance that could not be decoded."""
+class Hypothesis:
+    """What the recogniser says of a span, and what that took.
 
+    text: the transcript; empty where there was no speech, or nothing could be decoded.
+    certain: characters of it before the first of which the recogniser was not sure.
+    language: a code. language_probability: of what was detected; None where the language was given.
+    no_speech: probability that the span holds no speech. mean_logprob: natural, of the tokens.
+    silent: whether Whisper's reference takes the text for silence by these two figures.
+    compression_ratio: bytes of the text to deflated bytes.
+    looped: whether it is what is left of a text that went round in circles.
+    repetitive: that, or a text that Whisper's reference would decode again for its compression ratio.
+    timed: its words, where they were asked for. temperature: at which it was decoded.
+    rounds: target passes. proposed, accepted: drafted tokens; reused: accepted tokens that came from
+        the hypothesis before.
+    """
+
+    text: str
     language: str
-    text: str = ""
     certain: int = 0
     language_probability: float | None = None
     no_speech: float = 0.0
     mean_logprob: float = 0.0
+    silent: bool = False
     compression_ratio: float = 0.0
-    temperature: float = 0.0
     looped: bool = False
-    timed: Sequence[TimedWord] | None = None
+    repetitive: bool = False
+    timed: tuple[TimedWord, ...] | None = None
+    temperature: float = 0.0
     rounds: int = 0
     proposed: int = 0
     accepted: int = 0

@@ -5,16 +5,14 @@ they arrived. No text, no message and no wall clock is known here.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streaming.protocol import SAMPLE_RATE
-
-Detector = Literal["silero", "webrtc"]
+from streaming.settings import Settings
 
 SMOOTHING = 150 * SAMPLE_RATE // 1_000  # the window in which the quietest point is sought
 # Detectors need some sound to listen themselves in: a word cut off in front, and nothing else between
@@ -23,52 +21,6 @@ SMOOTHING = 150 * SAMPLE_RATE // 1_000  # the window in which the quietest point
 CLIP = 2 * SAMPLE_RATE
 AUDIBLE = 5e-3
 LOUDNESS = 30 * SAMPLE_RATE // 1_000  # the window of which the loudest counts
-
-
-def _setting(default: int, low: int, high: int) -> Any:
-    return field(default=default, metadata={"range": (low, high)})
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What can be set in the streaming room; milliseconds but for the detector and the mode.
-
-    vad: the detector of speech (streaming/vad.py has the figures).
-    vad_mode: webrtcvad's, 0 (most is speech) to 3 (least is).
-    minimum_speech_ms: a shorter burst opens no utterance.
-    pre_roll_ms: audio kept before the first speech. post_roll_ms: audio kept after the last.
-    endpoint_silence_ms: silence that ends an utterance. Less and less is enough for one longer than half
-        the cap, from five sixths of it on no more than the post-roll. With 500 more sentences are cut at pauses: WER of
-        test-other 13.6 %, with 700 12.5 %, with 900 11.9 %, decoded whole 11.0 %.
-    cap_ms: the longest utterance; cut_search_ms: its last stretch, in which the cut is sought.
-    partial_interval_ms: new audio from one partial decode to the next.
-
-    Raises ValueError naming the setting, its value and the accepted range.
-    """
-
-    vad: Detector = "silero"
-    vad_mode: int = _setting(0, 0, 3)
-    minimum_speech_ms: int = _setting(60, 30, 1_000)
-    pre_roll_ms: int = _setting(300, 300, 2_000)
-    post_roll_ms: int = _setting(200, 30, 1_000)
-    endpoint_silence_ms: int = _setting(700, 100, 10_000)
-    cap_ms: int = _setting(30_000, 10_000, 30_000)
-    cut_search_ms: int = _setting(5_000, 1_000, 6_000)
-    partial_interval_ms: int = _setting(500, 100, 10_000)
-
-    def __post_init__(self) -> None:
-        for item in fields(self):
-            if "range" not in item.metadata:
-                continue
-            low, high = item.metadata["range"]
-            value = getattr(self, item.name)
-            if not low <= value <= high:
-                raise ValueError(f"{item.name} is {value}: it must lie in {low} … {high}")
-        if self.post_roll_ms > self.endpoint_silence_ms:
-            raise ValueError(
-                f"post_roll_ms is {self.post_roll_ms}: it must not exceed endpoint_silence_ms, "
-                f"which is {self.endpoint_silence_ms}"
-            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,25 +113,25 @@ class AudioRingBuffer:
     """The last stretch of a session's audio, addressed by sample index, in one fixed array."""
 
     def __init__(self, capacity: int) -> None:
-        self._samples = np.zeros(capacity, np.float32)
-        self._origin = 0  # the index of _samples[0]
+        self.samples = np.zeros(capacity, np.float32)
+        self._origin = 0  # the index of samples[0]
         self._kept = 0  # the oldest index that can still be read
         self.stop = 0  # the next index to be written
 
     def append(self, samples: NDArray[np.float32]) -> None:
         """Add [n] samples; n and what is kept fit the capacity together."""
-        if self.stop + len(samples) - self._origin > len(self._samples):
-            kept = self._samples[self._kept - self._origin : self.stop - self._origin]
-            self._samples[: len(kept)] = kept
+        if self.stop + len(samples) - self._origin > len(self.samples):
+            kept = self.samples[self._kept - self._origin : self.stop - self._origin]
+            self.samples[: len(kept)] = kept
             self._origin = self._kept
         begin = self.stop - self._origin
-        self._samples[begin : begin + len(samples)] = samples
+        self.samples[begin : begin + len(samples)] = samples
         self.stop += len(samples)
 
     def read(self, start: int, stop: int) -> NDArray[np.float32]:
         """A copy of [start, stop), none of it forgotten."""
         assert self._kept <= start <= stop <= self.stop, (self._kept, start, stop, self.stop)
-        return self._samples[start - self._origin : stop - self._origin].copy()
+        return self.samples[start - self._origin : stop - self._origin].copy()
 
     def forget(self, before: int) -> None:
         """Give up everything before the index."""
@@ -205,7 +157,7 @@ class Segmenter:
         self._cut_search = samples(settings.cut_search_ms)
         # An utterance before its cap, and what may have been kept before its first speech.
         before = max(CLIP, self._pre_roll) + self._minimum
-        self._buffer = AudioRingBuffer(self._cap + before + frame)
+        self.buffer = AudioRingBuffer(self._cap + before + frame)
         self._state = State.SILENCE
         self._burst = 0  # where the newest burst began
         self._speech_end = 0  # where the last frame of speech ended
@@ -226,7 +178,7 @@ class Segmenter:
     @property
     def position(self) -> int:
         """Samples taken so far: session time."""
-        return self._buffer.stop
+        return self.buffer.stop
 
     @property
     def speech_end(self) -> int:
@@ -250,7 +202,7 @@ class Segmenter:
 
     def audio(self, start: int, stop: int) -> NDArray[np.float32]:
         """A copy of a range of the open utterance: [stop - start]."""
-        return self._buffer.read(start, stop)
+        return self.buffer.read(start, stop)
 
     def push(self, frame: NDArray[np.float32], *, speech: bool) -> list[Event]:
         """Take the next frame and its judgement."""
@@ -270,7 +222,7 @@ class Segmenter:
                 events += self._step(Signal.SETTLED)
         elif self._state is State.SILENCE:
             kept = CLIP if self.position - self._flushed <= CLIP else self._pre_roll
-            self._buffer.forget(max(self._done, self.position - kept))
+            self.buffer.forget(max(self._done, self.position - kept))
         return events
 
     def _patience(self) -> int:
@@ -293,14 +245,14 @@ class Segmenter:
         sought = self._state is State.SILENCE and not (last and self._spoken)
         events += self._step(Signal.CLIP if sought and self._is_clip() else Signal.FLUSH)
         self._flushed = self.position
-        self._buffer.forget(max(self._done, self.position - self._pre_roll))
+        self.buffer.forget(max(self._done, self.position - self._pre_roll))
         return events
 
     def _is_clip(self) -> bool:
         """Whether all since the last flush is short and audible, and in no utterance."""
         if self._done > self._flushed or not self._minimum <= self.position - self._flushed <= CLIP:
             return False
-        audio = self._buffer.read(self._flushed, self.position).astype(np.float64)
+        audio = self.buffer.read(self._flushed, self.position).astype(np.float64)
         frames = np.array_split(audio - audio.mean(), -(-len(audio) // LOUDNESS))
         return max(float(np.mean(frame**2)) for frame in frames) >= AUDIBLE**2
 
@@ -308,7 +260,7 @@ class Segmenter:
         events: list[Event] = []
         if self._start is not None and self.position + len(samples) - self._start > self._cap:
             events = self._step(Signal.FULL)
-        self._buffer.append(samples)
+        self.buffer.append(samples)
         return events
 
     def _step(self, signal: Signal) -> list[Event]:
@@ -330,7 +282,7 @@ class Segmenter:
     def _cut(self) -> list[Event]:
         assert self._start is not None
         search = max(self._start, self.position - self._cut_search)
-        cut = search + quietest_point(self._buffer.read(search, self.position))
+        cut = search + quietest_point(self.buffer.read(search, self.position))
         ended = self._close(cut)
         self._start = self._onset = cut
         return [ended, Began(cut)]
@@ -344,11 +296,11 @@ class Segmenter:
     def _close(self, stop: int) -> Ended:
         assert self._start is not None
         voiced = min(self._speech_end, stop) - self._onset
-        ended = Ended(self._start, stop, voiced, self._buffer.read(self._start, stop))
+        ended = Ended(self._start, stop, voiced, self.buffer.read(self._start, stop))
         self._spoken += stop - self._start
         self._start = None
         self._done = stop
-        self._buffer.forget(stop)
+        self.buffer.forget(stop)
         return ended
 
 

@@ -22,7 +22,7 @@ import webrtcvad
 from numpy.typing import NDArray
 
 from streaming.protocol import SAMPLE_RATE
-from streaming.segmenter import Detector
+from streaming.settings import Detector
 from streaming.silero import Silero
 
 FRAME_MS = 30

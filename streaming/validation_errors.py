@@ -1,7 +1,6 @@
 """What is wrong with a message that was refused, in words for people. Pure, and needs msgspec alone."""
 
 import difflib
-import re
 from collections.abc import Iterable
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -10,36 +9,41 @@ import msgspec
 from msgspec import Meta, Struct
 
 
-class _Tagged(Struct):
-    """Any message, as far as its type."""
-
-    type: str
-
-
-def what_is_wrong(accepted: Iterable[type[Struct]], text: str, complaint: str) -> str:
+def what_is_wrong(accepted: Iterable[type[Struct]], text: str) -> str:
     """One sentence for people: the field that is wrong and what it may be, or what is missing.
 
-    accepted: the messages that `text` may be. complaint: msgspec's own, of `text`.
+    accepted: the messages that `text`, which was refused, may be.
     """
-    kinds: dict[Any, Any] = {kind.__struct_config__.tag: kind for kind in accepted}
+    kinds: dict[Any, type[Struct]] = {kind.__struct_config__.tag: kind for kind in accepted}
     try:
-        name = msgspec.json.decode(text, type=_Tagged).type
-    except (msgspec.DecodeError, RecursionError):  # no object, no type, or broken further on
-        name = None
-    if name not in kinds:
-        unknown_type = "" if name is None else f"unknown type {name!r}: "
+        message = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):  # broken further on than it was read before
+        message = None
+    name = message.get("type") if isinstance(message, dict) else None
+    if not isinstance(name, str) or name not in kinds:
+        unknown_type = f"unknown type {name!r}: " if isinstance(name, str) else ""
         return f"{unknown_type}a message is an object whose `type` is one of: {', '.join(kinds)}"
-    fields = {field.name: field for field in msgspec.structs.fields(kinds[name])}
+    return _wrong_field(name, kinds[name], message)
+
+
+def _wrong_field(name: str, kind: type[Struct], message: dict[str, Any]) -> str:
+    fields = {field.name: field for field in msgspec.structs.fields(kind)}
     known = f"the fields of `{name}`: {', '.join(fields) or 'none'}"
-    if unknown := re.search(r"unknown field `(.*)`", complaint, re.DOTALL):
-        close = difflib.get_close_matches(unknown[1][:40], fields, n=1)  # a name may be long
-        guess = f" (did you mean `{close[0]}`?)" if close else ""
-        return f"`{name}` has no field `{unknown[1]}`{guess}; {known}"
-    if missing := re.search(r"missing required field `(\w+)`", complaint):
-        return f"`{name}` needs the field `{missing[1]}`; {known}"
-    if (wrong := re.search(r"at `\$\.(\w+)", complaint)) and wrong[1] in fields:
-        return f"`{wrong[1]}` of `{name}` must be {_accepted(fields[wrong[1]].type)}"
-    return f"{complaint}; {known}"
+    for key in message if kind.__struct_config__.forbid_unknown_fields else ():
+        if key not in fields and key != "type":
+            close = difflib.get_close_matches(key[:40], fields, n=1)  # a name may be long
+            guess = f" (did you mean `{close[0]}`?)" if close else ""
+            return f"`{name}` has no field `{key}`{guess}; {known}"
+    for key, field in fields.items():
+        if key not in message:
+            if field.required:
+                return f"`{name}` needs the field `{key}`; {known}"
+            continue
+        try:
+            msgspec.convert(message[key], field.type)
+        except msgspec.ValidationError:
+            return f"`{key}` of `{name}` must be {_accepted(field.type)}"
+    return f"`{name}` is not as documented; {known}"
 
 
 def _accepted(kind: Any) -> str:

@@ -4,9 +4,16 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import pytest_asyncio
 import torch
-from playwright.async_api import Browser
+from hypothesis import HealthCheck, settings
+from playwright.async_api import Browser, Page
 
-from tests.support.browser import chromium, sound_file
+from tests.support.browser import chromium, scripted, sound_file
+
+# No outcome may depend on how fast the machine is.
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 
 # Whole engines with tiny weights, training, speech synthesis, Chromium, crowds of processes: minutes.
 SLOW = {
@@ -20,10 +27,14 @@ SLOW = {
     "test_faults",
     "test_load",
     "test_packaging",
+    "test_page_audio",
     "test_page_browser",
+    "test_page_client",
+    "test_page_download",
     "test_page_looks",
-    "test_page_scripts",
-    "test_page_troubles",
+    "test_page_resume_state",
+    "test_page_service",
+    "test_page_ui",
     "test_phases",
     "test_quantised",
     "test_runner",
@@ -69,3 +80,10 @@ async def browser(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bro
     sound = sound_file(tmp_path_factory.mktemp("sound") / "sound.wav", 2.5)
     async with chromium(sound, "--host-resolver-rules=MAP captions.test 127.0.0.1") as running:
         yield running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def page(browser: Browser) -> AsyncIterator[Page]:
+    """The page of a scripted daemon, for tests that import its modules."""
+    async with scripted(browser) as (_, page):
+        yield page

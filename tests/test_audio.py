@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from streaming.audio import MAX_HEADER_BYTES, AudioDecoder
-from streaming.protocol import Encoding, ProtocolError
+from streaming.protocol import SAMPLE_BYTES, Encoding, ProtocolError
 
 ENCODINGS: list[Encoding] = ["s16le", "f32le", "mulaw", "alaw"]
-BYTES = {"s16le": 2, "f32le": 4, "mulaw": 1, "alaw": 1}
 SUBTYPES = {"s16le": "PCM_16", "f32le": "FLOAT", "mulaw": "ULAW", "alaw": "ALAW"}
 RATES = [4_000, 8_000, 11_025, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 384_000]
 
@@ -51,7 +50,7 @@ def wav(
     noise = np.random.default_rng(7).uniform(-0.5, 0.5, (50, channels))
     file = io.BytesIO()
     soundfile.write(file, noise, rate, subtype=SUBTYPES[encoding], format=container)
-    size = 50 * channels * BYTES[encoding]
+    size = 50 * channels * SAMPLE_BYTES[encoding]
     start = file.getvalue().index(b"data") + 8
     return file.getvalue(), file.getvalue()[start : start + size]
 
@@ -139,7 +138,7 @@ def test_cuts_change_nothing_and_the_count_is_exact(
         "s16le": (noise * 32_767).astype("<i2").tobytes(),
         "f32le": noise.astype("<f4").tobytes(),
     }.get(encoding, (noise * 127 + 128).astype(np.uint8).tobytes())
-    data += b"\1" * min(trailing, channels * BYTES[encoding] - 1)  # part of a further sample
+    data += b"\1" * min(trailing, channels * SAMPLE_BYTES[encoding] - 1)  # part of a further sample
     whole, cut = AudioDecoder(encoding, rate, channels), AudioDecoder(encoding, rate, channels)
     at_once = decode_in_cuts(whole, data, [])
     in_cuts = decode_in_cuts(cut, data, cuts)
@@ -277,7 +276,7 @@ def test_a_header_that_is_skipped_counts_for_nothing() -> None:
 def test_a_long_frame_is_read_half_a_second_at_a_time(encoding: Encoding, rate: int) -> None:
     """However many bytes that is."""
     decoder = AudioDecoder(encoding, rate, 2)
-    decoder.take(b"\0" * (BYTES[encoding] * 2 * rate * 3 // 2) + b"\0")
+    decoder.take(b"\0" * (SAMPLE_BYTES[encoding] * 2 * rate * 3 // 2) + b"\0")
     lengths = []
     while decoder.unread:
         lengths.append(len(decoder.read()))

@@ -8,6 +8,7 @@ from model.bench.clips import BenchError
 from model.bench.other_engines import Unavailable
 from model.checkpoints.load import ModelError
 from model.engine import build as starting
+from model.whisper import measure
 from model.whisper.quantised import missing_instructions
 from tests.support.tiny_bench import PLAN, field, save_tiny_drafter
 
@@ -57,8 +58,11 @@ def test_why_there_is_no_int8_contender(tmp_path: Path, monkeypatch: pytest.Monk
         field(tmp_path).contender("int8-oracle", 1)
 
 
-def test_a_trained_drafter_says_what_greedy_says(tmp_path: Path) -> None:
-    """Paced as a daemon's is, with slots for the largest batch."""
+def test_a_trained_drafter_says_what_greedy_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Paced as a daemon's is, with slots for the largest batch; where every pass takes as long, it drafts."""
+    monkeypatch.setattr(measure, "timed", lambda work: (work(), 1.0))
     plan = replace(PLAN, drafter=save_tiny_drafter(tmp_path / "tiny.safetensors"))
     run = field(tmp_path, plan)
     drafted = run.contender("drafter", 4).transcribe(run.clips[:3])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from transformers import WhisperForConditionalGeneration
 
 from model.bench import other_engines
 from model.bench.clips import Clip
@@ -51,8 +52,15 @@ def test_transformers_says_what_the_engine_says(batch: int) -> None:
     )
 
 
-def test_transformers_takes_sdpa() -> None:
-    assert Transformers("x", CHECKPOINT, "en")._model.config._attn_implementation == "sdpa"
+def test_transformers_takes_sdpa(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(
+        WhisperForConditionalGeneration,
+        "set_attn_implementation",
+        lambda _, name: asked.append(name),
+    )
+    Transformers("x", CHECKPOINT, "en")
+    assert asked == ["sdpa"]
 
 
 def test_an_assistant_of_the_same_weights_changes_no_text() -> None:

@@ -61,7 +61,7 @@ def test_the_memory_of_weights_is_what_they_take(
         "decoder.layers.0.mlp_in.bias": torch.empty(32),
     }
     dtype = torch.float32 if device == "cpu" else torch.float16
-    found = starting._weight_bytes(weights, dtype, device, precision)
+    found = starting.weight_bytes(weights, dtype, device, precision)
     assert found == (800 + 32) * each[0] + 256 * each[1] + 800 * each[2]
 
 

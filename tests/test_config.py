@@ -1,7 +1,5 @@
 import argparse
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -9,7 +7,7 @@ from hypothesis import strategies as st
 
 from daemon import config
 from daemon.config import KEYS, Config, ConfigError, read
-from streaming.segmenter import Settings
+from streaming.settings import RANGES
 
 
 def parse(*arguments: str) -> dict[str, str]:
@@ -175,9 +173,8 @@ def test_any_text_is_a_value_or_an_error_that_names_the_key(key: str, text: str)
     assert key.replace("_", "-") in message or type(value) is type(KEYS[key].default)
 
 
-def test_bounds_agree_with_the_streaming_room() -> None:
-    """What passes here must pass there: both ends of each range."""
-    for key in ("vad_mode", "minimum_speech_ms", "endpoint_silence_ms", "partial_interval_ms"):
-        for bound in config.bounds(key):
-            change: dict[str, Any] = {key: int(bound)}
-            replace(Settings(), **change)
+def test_bounds_are_those_of_the_streaming_room() -> None:
+    """What passes here passes there."""
+    shared = KEYS.keys() & RANGES.keys()
+    assert len(shared) == 4
+    assert {key: config.bounds(key) for key in shared} == {key: RANGES[key] for key in shared}

@@ -24,18 +24,19 @@ from clients.demo import Transcript, overlap
 from clients.file import BLOCK_S, open_file
 from streaming.protocol import Error, Lag, Speech
 from tests.support.daemon_standin import FATES
+from tests.support.fakes import PATIENCE
 from tests.support.standin import Peer, closed, final, partial, ready, standin
 from tests.support.terminal import terminal_of
 
 Capture = pytest.CaptureFixture[str]
 CLOCK_S = 0.01  # how early a timer may fire
-PATIENCE_S = 10.0
 ROOT = Path(__file__).resolve().parent.parent
 # The demo as a program: text that the daemon hears, path of the sample.
 PROGRAM = """
 import argparse, pathlib, sys
 from clients import demo
 
+demo.STOP_S = 3600.0
 daemon = (sys.executable, "-P", "-m", "tests.support.daemon_standin", "deaf-interrupted")
 args = argparse.Namespace(model=sys.argv[1], drafter="none")
 sys.exit(demo.run(args, program=daemon, sample=pathlib.Path(sys.argv[2])))
@@ -59,7 +60,7 @@ def children() -> set[int]:
 
 
 def show(
-    sample: Path, fate: str = "well", hears: str = "/".join(SAID), patience_s: float = 60.0
+    sample: Path, fate: str = "well", hears: str = "/".join(SAID), patience_s: float = PATIENCE
 ) -> int:
     """The verb's exit status, with a scripted daemon that hears `hears`."""
     assert fate in FATES
@@ -84,11 +85,7 @@ def test_captions_and_a_summary_are_shown(sample: Path, capsys: Capture) -> None
         "  0.0 -  0.5 s … Some",
         f"  0.0 -  0.2 s   {SAID[1]}",
     ]
-    found = re.fullmatch(
-        r"2 utterances in 0\.3 s of audio; finals came (\d+\.\d) s after .*", summary
-    )
-    assert found
-    assert float(found[1]) < 30
+    assert re.fullmatch(r"2 utterances in 0\.3 s of audio; finals came \d+\.\d s after .*", summary)
     assert err.count("\n") == 1  # that the daemon starts
 
 
@@ -118,7 +115,7 @@ async def test_the_sound_is_sent_at_its_own_pace(sample: Path) -> None:
     screen = Screen(demo.NAME, transcript, io.StringIO(), io.StringIO())
     async with standin(script) as server:
         with open_file(str(sample)) as audio, Interrupt() as stop:
-            await demo._speak(server.url, audio, screen, transcript, stop)
+            await demo.play(server.url, audio, screen, transcript, stop)
     assert len(arrivals) == 4
     for index, arrival in enumerate(arrivals):
         assert arrival - transcript.began >= index * BLOCK_S - CLOCK_S
@@ -197,8 +194,8 @@ def test_a_second_interrupt_leaves_no_daemon_behind(
         watch = os.pidfd_open(daemon.pid)
         try:
             program.send_signal(number)
-            assert program.wait(demo.STOP_S / 2) == status
-            ended, _, _ = select.select([watch], [], [], PATIENCE_S)
+            assert program.wait(PATIENCE) == status
+            ended, _, _ = select.select([watch], [], [], PATIENCE)
             assert ended == [watch]
         finally:
             program.kill()

@@ -44,8 +44,8 @@ def section(text: str, title: str) -> str:
 
 def row(key: str) -> str:
     """A key of the configuration, as the README's table should have it."""
-    default, meaning = json.dumps(config.KEYS[key].default), config._meta(key).description
-    return f"| `{key}` | `{default}` | {config._accepted(key)} | {meaning} |"
+    default, meaning = json.dumps(config.KEYS[key].default), config.about(key).description
+    return f"| `{key}` | `{default}` | {config.accepted(key)} | {meaning} |"
 
 
 def test_the_table_of_settings_is_that_of_the_code() -> None:

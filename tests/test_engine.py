@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from model.checkpoints.load import ModelError
 from model.checkpoints.load import load as load_checkpoint
 from model.engine.engine import Engine
-from model.engine.requests import Failure, Hypothesis, Request
+from model.engine.requests import Failure, Request, RequestOutput
 from tests.support.references import alone
 from tests.support.tiny import CHECKPOINT, changed, tiny_checkpoint
 from tests.support.utterances import GREEDY, REQUESTS, noise
@@ -32,14 +32,14 @@ def test_order_and_company_change_nothing(order: random.Random, slots: int) -> N
     """Any arrival order, any number of slots, joining and leaving: the tokens are those alone."""
     engine = Engine(CHECKPOINT, slots=slots)
     waiting = order.sample(REQUESTS, k=8)
-    results: list[Hypothesis | Failure] = []
+    results: list[RequestOutput | Failure] = []
     while waiting or engine.occupied:
         while waiting and engine.occupied < slots and order.random() < 0.7:
             engine.admit(waiting.pop())
         results += engine.step()
     assert len(results) == 8
     for result in results:
-        assert isinstance(result, Hypothesis)
+        assert isinstance(result, RequestOutput)
         wanted = alone(result.request)
         assert result.tokens == wanted.tokens
         assert result.language == wanted.language
@@ -105,7 +105,9 @@ def test_a_bad_request_is_refused_in_words_and_costs_the_others_nothing(
     results = []
     while engine.occupied:
         results += engine.step()
-    assert [r.tokens for r in results if isinstance(r, Hypothesis)] == [alone(REQUESTS[0]).tokens]
+    assert [r.tokens for r in results if isinstance(r, RequestOutput)] == [
+        alone(REQUESTS[0]).tokens
+    ]
 
 
 def test_no_more_than_the_slots_are_admitted() -> None:
@@ -140,7 +142,7 @@ def test_output_that_is_not_finite_fails_that_request_alone(slots: int, static: 
             assert isinstance(result, Failure)
             assert "not finite" in result.message
         else:
-            assert isinstance(result, Hypothesis)
+            assert isinstance(result, RequestOutput)
             assert result.tokens == alone(result.request).tokens
     again = engine.transcribe([*others, victim])
     assert [one.tokens for one in again] == [alone(one.request).tokens for one in again]
@@ -166,7 +168,7 @@ def test_cancelled_work_leaves_no_result() -> None:
     while engine.occupied:
         results += engine.step()
     assert [result.request for result in results] == [REQUESTS[6]]
-    assert isinstance(results[0], Hypothesis)
+    assert isinstance(results[0], RequestOutput)
     assert results[0].tokens == alone(REQUESTS[6]).tokens
 
 

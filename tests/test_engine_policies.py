@@ -7,7 +7,7 @@ import torch
 
 from model.engine.engine import Engine
 from model.engine.fallback import MOST_COMPRESSION, failed
-from model.engine.requests import Hypothesis, Request
+from model.engine.requests import Request, RequestOutput
 from model.engine.sequence import Sequence
 from model.whisper.mel import LogMel
 from model.whisper.network import Cache, Whisper
@@ -25,11 +25,11 @@ def test_a_bad_ladder_or_expectation_is_refused() -> None:
         engine.admit(Request(noise(0), language_hint="xx"))
 
 
-def rank(attempt: Hypothesis) -> tuple[bool, float]:
+def rank(attempt: RequestOutput) -> tuple[bool, float]:
     return attempt.compression_ratio <= MOST_COMPRESSION, attempt.mean_logprob
 
 
-def attempts(request: Request) -> list[Hypothesis]:
+def attempts(request: Request) -> list[RequestOutput]:
     """The transcripts that a request's ladder leads through, each decoded by itself."""
     temperatures = (request.temperature, *request.fallback_temperatures)
     return [

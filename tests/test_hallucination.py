@@ -1,8 +1,14 @@
 import pytest
 
+from model.engine.fallback import is_silence
 from streaming.hallucination import is_plausible
 from streaming.protocol import Final, Partial
 from tests.support.streams import Heard, finals, hear, loud, partials, quiet, session
+
+
+def thanks(no_speech: float, logprob: float) -> Heard:
+    silent = is_silence(no_speech, logprob)
+    return Heard("Thank you.", no_speech=no_speech, mean_logprob=logprob, silent=silent)
 
 
 @pytest.mark.parametrize(
@@ -18,7 +24,7 @@ from tests.support.streams import Heard, finals, hear, loud, partials, quiet, se
 )
 def test_words_made_of_no_speech_are_not_believed(no_speech: float, logprob: float) -> None:
     """As measured with base."""
-    assert not is_plausible(Heard("Thank you.", no_speech=no_speech, mean_logprob=logprob))
+    assert not is_plausible(thanks(no_speech, logprob))
 
 
 @pytest.mark.parametrize(
@@ -34,7 +40,7 @@ def test_words_made_of_no_speech_are_not_believed(no_speech: float, logprob: flo
 )
 def test_the_same_words_are_believed_where_they_were_said(no_speech: float, logprob: float) -> None:
     """No word is distrusted for what it is."""
-    assert is_plausible(Heard("Thank you.", no_speech=no_speech, mean_logprob=logprob))
+    assert is_plausible(thanks(no_speech, logprob))
 
 
 NOISE = Heard("Thank you.", no_speech=0.9, mean_logprob=-0.8)
@@ -62,7 +68,7 @@ def test_a_looping_partial_leaves_what_was_shown() -> None:
     works = partials(hear(stream, loud(1.6)))
     stream.accept(works[0], Heard("it is so"), 1.0)
     for work in works[1:3]:
-        assert stream.accept(work, Heard("la la", looped=True), 1.0) == []
+        assert stream.accept(work, Heard("la la", looped=True, repetitive=True), 1.0) == []
     (partial,) = stream.accept(partials(hear(stream, loud(0.5)))[0], Heard("it is so good"), 1.0)
     assert isinstance(partial, Partial)
     assert partial.text == "it is so"

@@ -38,9 +38,9 @@ def test_the_sentence_has_sessions_work_and_lag() -> None:
 
 
 def test_all_figures_are_in_the_json() -> None:
-    reply = health().healthz()
+    reply = health().healthz({"finals": 5})
     body = json.loads(reply.body)
     assert (reply.status, reply.kind) == (200, "application/json")
-    assert body["status"] == "ok"
+    assert (body["status"], body["finals"]) == ("ok", 5)
     assert (body["waiting"], body["running"], body["superseded"]) == (1, 2, 4)
-    assert health(status="stalled").healthz().status == 503
+    assert health(status="stalled").healthz({}).status == 503

@@ -1,12 +1,12 @@
+import asyncio
 from http import HTTPStatus
 
 import pytest
+from websockets.asyncio.server import ServerConnection, serve
 from websockets.datastructures import Headers
-from websockets.http11 import Request
+from websockets.http11 import Request, Response
 
 from daemon.net.http import Reply, Router, path, wants_websocket
-from tests.support.fakes import ScriptedEngine
-from tests.support.wire import get, serving
 
 
 def request(target: str, **headers: str) -> Request:
@@ -40,12 +40,20 @@ def test_a_wish_for_a_websocket(headers: dict[str, str], *, wants: bool) -> None
 
 async def test_a_reply_is_sent_as_it_is() -> None:
     """Each field once, the length in bytes."""
-    async with serving(ScriptedEngine()) as daemon:
-        page = Reply(HTTPStatus.OK, "\u00e4", "text/html", {"Cache-Control": "no-cache"})
-        daemon._router._routes["/page"] = lambda _: page
-        status, head, body = await get(daemon, "/page")
-    assert (status, body) == (200, "\u00e4")
-    fields = [line.lower() for line in head.splitlines()]
+    page = Reply(HTTPStatus.OK, "\u00e4", "text/html", {"Cache-Control": "no-cache"})
+    router = Router({"/page": lambda _: page})
+
+    def answer(socket: ServerConnection, asked: Request) -> Response:
+        return router.answer(asked).response(socket)
+
+    async with serve(lambda _: asyncio.sleep(0), "127.0.0.1", 0, process_request=answer) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /page HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        head, _, body = (await reader.read()).decode().partition("\r\n\r\n")
+        writer.close()
+    status, *fields = head.lower().splitlines()
+    assert (status.split()[1], body) == ("200", "\u00e4")
     assert fields.count("content-length: 2") == 1
     assert fields.count("content-type: text/html") == 1
     assert sum(line.startswith("content-") for line in fields) == 2

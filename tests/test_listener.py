@@ -2,30 +2,37 @@ import asyncio
 import socket
 import ssl
 import threading
-from contextlib import AbstractAsyncContextManager, ExitStack, suppress
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import pytest
 from websockets.asyncio.client import connect, unix_connect
+from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import InvalidMessage, InvalidStatus
+from websockets.http11 import Request, Response
 
 from daemon.config import Config
+from daemon.net.http import Reply, wants_websocket
+from daemon.net.listener import Listener
 from daemon.server import Daemon
 from streaming.protocol import Ready, Start, Stop
 from tests.support.certificates import Certificates, certificates
 from tests.support.fakes import PATIENCE, ScriptedEngine
-from tests.support.wire import Client, calling, get, serving, talk, until
+from tests.support.wire import Client, get, serving, talk, until
 
 
-async def test_who_asks_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_asks_nothing_is_let_go() -> None:
     """Half a request holds a connection no longer than none."""
-    monkeypatch.setattr("daemon.net.listener.REQUEST_TIMEOUT", 0.1)
     async with serving(ScriptedEngine()) as daemon:
-        reader, writer = await asyncio.open_connection("127.0.0.1", daemon.port)
-        writer.write(b"GET / HTTP/1.1\r\nHost:")
-        assert await asyncio.wait_for(reader.read(), PATIENCE) == b""
-        writer.close()
+        with pytest.MonkeyPatch.context() as hasty:
+            hasty.setattr("daemon.net.listener.REQUEST_TIMEOUT", 0.1)
+            reader, writer = await asyncio.open_connection("127.0.0.1", daemon.port)
+            writer.write(b"GET / HTTP/1.1\r\nHost:")
+            assert await asyncio.wait_for(reader.read(), PATIENCE) == b""
+            writer.close()
         assert await talk(daemon)
 
 
@@ -35,47 +42,73 @@ async def gone(reader: asyncio.StreamReader) -> None:
         assert await asyncio.wait_for(reader.read(), PATIENCE) == b""
 
 
-async def test_beyond_their_number_the_connection_that_was_silent_longest_ends(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@asynccontextmanager
+async def listening(strangers: int) -> AsyncIterator[Listener]:
+    """A port that lets every websocket in, answers every other request, and waits for the silent."""
+
+    async def handle(socket: ServerConnection) -> None:
+        await socket.wait_closed()
+
+    async def answer(socket: ServerConnection, request: Request) -> Response | None:
+        return None if wants_websocket(request) else Reply(HTTPStatus.OK, "x").response(socket)
+
+    with pytest.MonkeyPatch.context() as patient:
+        patient.setattr("daemon.net.listener.REQUEST_TIMEOUT", 2 * PATIENCE)
+        patient.setattr("daemon.net.listener.STRANGERS", strangers)
+        listener = Listener(handle, answer, Config(port=0, max_sessions=1), None)
+        await listener.open([])
+        yield listener
+        listener.close(keep=set())
+        await listener.wait_closed()
+        assert not listener.sockets
+
+
+async def test_beyond_their_number_the_connection_that_was_silent_longest_ends() -> None:
     """Silence keeps nobody out; whoever has asked for something stays."""
-    monkeypatch.setattr("daemon.net.listener.STRANGERS", 3)
-    async with serving(ScriptedEngine(), max_sessions=1) as daemon, calling(daemon) as client:
-        await client.say(Start())
-        await client.hear_until(Ready)
+    async with listening(strangers=3) as listener, connect(f"ws://{listener.address}") as client:
         idle = []
         for _ in range(3):
-            idle.append(await asyncio.open_connection("127.0.0.1", daemon.port))
-            await until(lambda: len(daemon._listener.sockets) == len(idle) + 1)
-        assert (await get(daemon, "/livez"))[0] == 200
+            idle.append(await asyncio.open_connection("127.0.0.1", listener.port))
+            await until(lambda: len(listener.sockets) == len(idle) + 1)
+        reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b" 200 " in await asyncio.wait_for(reader.readline(), PATIENCE)
+        writer.close()
         await gone(idle[0][0])
-        await until(lambda: len(daemon._listener.sockets) == 3)
+        await until(lambda: len(listener.sockets) == 3)
         assert not idle[1][0].at_eof()
-        await client.say(Stop())
-        await client.hear_all()
+        await (await client.ping())
         for _, writer in idle:
             writer.close()
 
 
 async def test_where_everybody_has_asked_for_something_the_newcomer_goes() -> None:
-    async with serving(ScriptedEngine()) as daemon, calling(daemon) as client:
-        daemon._listener.most = 1
-        reader, writer = await asyncio.open_connection("127.0.0.1", daemon.port)
+    async with listening(strangers=0) as listener, connect(f"ws://{listener.address}") as client:
+        reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
         await gone(reader)
         writer.close()
-        await client.say(Start(), Stop())
-        await client.hear_all()
+        await (await client.ping())
 
 
 async def test_however_many_come_at_once_their_number_is_kept() -> None:
     """All of them are accepted in one turn of the loop."""
-    async with serving(ScriptedEngine()) as daemon:
-        daemon._listener.most = 4
+    async with listening(strangers=3) as listener:
         with ExitStack() as crowd:
             for _ in range(20):
-                crowd.enter_context(socket.create_connection(("127.0.0.1", daemon.port)))
-            async with asyncio.timeout(5):  # half of what silent ones have
-                await until(lambda: len(daemon._listener.sockets) == 4)
+                crowd.enter_context(socket.create_connection(("127.0.0.1", listener.port)))
+            await until(lambda: len(listener.sockets) == 4)
+
+
+async def served(inherited: socket.socket) -> bool:
+    """Whether a client that is connected before anybody answers has its session."""
+    sock = socket.create_connection(inherited.getsockname())
+    sock.setblocking(False)
+    async with connect("ws://localhost/", sock=sock, open_timeout=None) as opened:
+        client = Client(opened)
+        await client.say(Start(), Stop())
+        await client.hear_until(Ready)
+        await client.hear_all()
+    return True
 
 
 async def test_a_socket_that_is_handed_over_waits_for_the_model() -> None:
@@ -86,8 +119,7 @@ async def test_a_socket_that_is_handed_over_waits_for_the_model() -> None:
         daemon = Daemon(Config(), lambda: engine, inherited=[inherited])
         await daemon.start()
         running = asyncio.create_task(daemon.run())
-        waiting = asyncio.create_task(talk(daemon))
-        await until(lambda: bool(daemon._listener.sockets))
+        waiting = asyncio.create_task(served(inherited))
         assert (await get(daemon, "/livez"))[0] == 200
         assert (await get(daemon, "/readyz"))[0] == 503
         assert not waiting.done()
@@ -108,8 +140,8 @@ async def test_who_waits_for_a_model_that_cannot_be_had_is_told() -> None:
         daemon = Daemon(Config(), load, inherited=[inherited])
         await daemon.start()
         running = asyncio.create_task(daemon.run())
-        waiting = asyncio.create_task(talk(daemon))
-        await until(lambda: bool(daemon._listener.sockets))
+        waiting = asyncio.create_task(served(inherited))
+        assert (await get(daemon, "/livez"))[0] == 200
         failing.set()
         with pytest.raises(LookupError):
             await asyncio.wait_for(running, PATIENCE)
@@ -164,7 +196,7 @@ async def test_a_new_certificate_serves_new_connections_and_old_ones_stay(tmp_pa
             await client.hear_until(Ready)
             before = serial(opened.transport)
             made.renew()
-            daemon.reload(daemon._config)
+            daemon.reload(Config(tls_certificate=made.certificate, tls_key=made.key))
             async with connect(url, ssl=made.client()) as other:
                 assert serial(other.transport) != before
             await client.say('{"type": "stop"}')

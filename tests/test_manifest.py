@@ -119,6 +119,6 @@ def test_a_disk_that_is_full_leaves_no_part_of_a_clip(tmp_path: Path) -> None:
         done = limited(path, limit, seconds)
         assert "OSError: [Errno 27]" in done.stderr
         assert path.read_bytes() == before
-        assert not list(tmp_path.rglob("*.part"))
+        assert not list(tmp_path.rglob("*.partial"))
     fill(path, 1)
     assert path.read_bytes().startswith(before)

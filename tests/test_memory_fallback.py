@@ -3,7 +3,7 @@ import torch
 
 from model.engine.engine import Engine
 from model.engine.phases import EncodeInputs, VerifyInputs
-from model.engine.requests import Failure, Hypothesis
+from model.engine.requests import Failure, RequestOutput
 from tests.support.references import PROPOSERS, plain
 from tests.support.tiny import CHECKPOINT
 from tests.support.tiny_drafters import tiny_drafter
@@ -34,12 +34,12 @@ def test_when_memory_runs_out_the_batch_is_split_and_nothing_is_lost(
     exhaust(monkeypatch, engine, name, most)
     for request in GREEDY[:8]:
         engine.admit(request)
-    results: list[Hypothesis | Failure] = []
+    results: list[RequestOutput | Failure] = []
     while engine.occupied:
         results += engine.step()
     assert len(results) == 8
     for one in results:
-        assert isinstance(one, Hypothesis)
+        assert isinstance(one, RequestOutput)
         assert one.tokens == plain(one.request)
     if name == "verify":
         assert engine.slots <= most, "new work is taken only as far as it fits"
@@ -81,10 +81,10 @@ def test_a_row_that_never_fits_fails_and_its_slot_is_free(monkeypatch: pytest.Mo
     assert isinstance(failure, Failure)
     assert engine.occupied == 1
     monkeypatch.undo()
-    results: list[Hypothesis | Failure] = []
+    results: list[RequestOutput | Failure] = []
     while engine.occupied:
         results += engine.step()
-    assert isinstance(results[0], Hypothesis)
+    assert isinstance(results[0], RequestOutput)
     assert results[0].tokens == plain(results[0].request)
 
 
@@ -106,5 +106,5 @@ def test_a_row_that_waits_for_memory_loses_no_token(
     assert len(results) == 4
     assert sum(isinstance(one, Failure) for one in results) == 1
     for one in results:
-        if isinstance(one, Hypothesis):
+        if isinstance(one, RequestOutput):
             assert one.tokens == plain(one.request)

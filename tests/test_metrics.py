@@ -1,9 +1,11 @@
 import asyncio
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from streaming.protocol import Final, Flush, Partial, Start, Stop
-from tests.support.fakes import ScriptedEngine
+from daemon.monitoring.metrics import Metrics, total
+from streaming.protocol import DecodeFigures, Final, Flush, Partial, Start, Stop
+from tests.support.fakes import ScriptedEngine, health
 from tests.support.wire import (
     FRAME,
     calling,
@@ -26,6 +28,64 @@ def parsed(text: str) -> dict[str, float]:
     }
 
 
+def final(rounds: int, proposed: int, accepted: int, reused: int) -> Final:
+    figures = DecodeFigures(
+        rounds=rounds, proposed=proposed, accepted=accepted, reused=reused, ms=1.0
+    )
+    return Final(
+        utterance=0,
+        start=0.0,
+        end=1.0,
+        text="",
+        language="en",
+        no_speech=0.0,
+        mean_logprob=0.0,
+        decode=figures,
+    )
+
+
+def test_shares_are_nought_before_anything_was_decoded() -> None:
+    metrics = Metrics(health)
+    assert (metrics.alpha, metrics.tau) == (0.0, 0.0)
+
+
+def test_figures_add_up() -> None:
+    """Each pass emits what it accepts and one token more."""
+    metrics = Metrics(health)
+    metrics.final(final(2, 10, 6, 4))
+    metrics.final(final(2, 10, 2, 0))
+    counters = (metrics.rounds, metrics.proposed, metrics.accepted, metrics.reused)
+    assert [total(counter) for counter in counters] == [4, 20, 8, 4]
+    assert metrics.counts() == {
+        "finals": 2,
+        "started": 0,
+        "resumed": 0,
+        "refused": 0,
+        "audio_seconds": 0.0,
+        "alpha": 0.4,
+        "tau": 3.0,
+    }
+
+
+def test_a_count_is_that_of_all_labels() -> None:
+    metrics = Metrics(health)
+    for reason in ("full", "token", "full"):
+        metrics.refused.labels(reason).inc()
+    assert total(metrics.refused) == 3
+    assert total(metrics.refused.labels("full")) == 2
+
+
+def test_what_the_scheduler_counts_is_shown_as_it_is() -> None:
+    """At each scrape anew; and no counter tells when it was made."""
+    metrics = Metrics(health)
+    for _ in range(2):
+        text = metrics.text().decode()
+        figures = parsed(text)
+        names = ("partials", "shed", "failed")
+        assert [figures[f"captiond_{name}_total"] for name in names] == [6, 4, 7]
+    assert "captiond_finals_created" not in text
+
+
 async def test_prometheus_sees_what_happened() -> None:
     """One session with a partial and finals, and one client that was refused."""
     async with serving(ScriptedEngine(text=lambda _: "two words"), max_sessions=1) as daemon:
@@ -35,9 +95,9 @@ async def test_prometheus_sees_what_happened() -> None:
             during = parsed((await get(daemon, "/metrics"))[2])
             await client.say(Flush(), Stop())
             await client.hear_all()
-        await until(lambda: not daemon._admitted)
+        await until(lambda: not daemon.health.sessions)
         finals = await talk(daemon, Start(partials=False))
-        await until(lambda: not daemon._admitted)
+        await until(lambda: not daemon.health.sessions)
         status, head, text = await get(daemon, "/metrics")
     after = parsed(text)
     assert status == 200
@@ -47,7 +107,9 @@ async def test_prometheus_sees_what_happened() -> None:
     assert after["captiond_live"] == after["captiond_ready"] == 1
     assert after["captiond_sessions_started_total"] == 2
     assert after["captiond_connections_ended_total code=1000"] == 2
-    assert after["captiond_audio_seconds_total"] == len(half_a_sentence() + sentence()) / 32_000
+    assert after["captiond_audio_seconds_total"] == pytest.approx(
+        len(half_a_sentence() + sentence()) / 32_000
+    )
     assert after["captiond_finals_total"] == len(finals) + 1
     assert after["captiond_decode_latency_seconds_count kind=final"] == len(finals) + 1
     assert after["captiond_decode_latency_seconds_count kind=partial"] >= 1

@@ -16,6 +16,7 @@ import pytest
 from clients import mic
 from clients.mic import Device, DeviceError, add_arguments, choose, listing, loudness, run
 from streaming.protocol import Error, Start, Stop
+from tests.support.fakes import PATIENCE
 from tests.support.standin import Peer, Standin, closed, final, partial, standin_thread
 from tests.support.terminal import terminal_of
 
@@ -52,7 +53,8 @@ class FakeStream:
         self.stopped = threading.Event()
         self.closed = threading.Event()
         self.delivered = 0  # bytes
-        self._thread = threading.Thread(target=module.next_player(), args=(self,))
+        self.player = module.next_player()
+        self._thread = threading.Thread(target=self.player, args=(self,))
 
     def start(self) -> None:
         self._thread.start()
@@ -119,13 +121,15 @@ class FakeSounddevice:
         self.streams.append(stream)
         return stream
 
-    def _terminate(self) -> None:
+    def terminate(self) -> None:
         if self._known is None:
             raise PortAudioError("PortAudio not initialized")
         self._known = None
 
-    def _initialize(self) -> None:
+    def initialise(self) -> None:
         self._known = self.plugged
+
+    _terminate, _initialize = terminate, initialise  # as sounddevice calls them
 
 
 def speak(stream: FakeStream, blocks: int = 3, status: str = "") -> None:
@@ -167,10 +171,23 @@ def listen(
     return run(parser.parse_args([*words, "--url", url]))
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine is no loss of the device."""
+    monkeypatch.setattr(mic, "PATIENCE_S", PATIENCE)
+
+
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loss is noticed, and the device reopened, at once."""
-    monkeypatch.setattr(mic, "PATIENCE_S", 0.3)
+    """Loss is noticed, and the device reopened, at once; one that works is not taken for lost."""
+    start = FakeStream.start
+
+    def started(stream: FakeStream) -> None:
+        works = stream.player is speak_on
+        monkeypatch.setattr(mic, "PATIENCE_S", PATIENCE if works else 0.3)
+        start(stream)
+
+    monkeypatch.setattr(FakeStream, "start", started)
     monkeypatch.setattr(mic, "BACKOFF_S", (0.0, 0.01))
 
 
@@ -321,7 +338,7 @@ def test_a_sound_system_that_is_down_is_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     fake = FakeSounddevice()
-    fake._terminate()
+    fake.terminate()
     assert listen(None, fake, monkeypatch, "--list-devices") == 2
     assert listen(None, fake, monkeypatch) == 2
     assert capsys.readouterr().err.count("the sound system does not answer") == 2
@@ -403,7 +420,6 @@ def test_reopening_goes_on_until_the_device_is_there(
 ) -> None:
     """Sound system down, device not listed, device busy: each attempt is followed by another."""
     fake = FakeSounddevice(silent, PortAudioError("busy"), speak_on)
-    initialise = fake._initialize
     plugged = iter([None, (), DEVICES, DEVICES])  # at each attempt; None: nothing answers
 
     def change() -> None:
@@ -411,7 +427,7 @@ def test_reopening_goes_on_until_the_device_is_there(
         if devices is None:
             raise PortAudioError("down")
         fake.plugged = devices
-        initialise()
+        fake.initialise()
 
     monkeypatch.setattr(fake, "_initialize", change)
     with standin_thread(Unplugged()) as server:

@@ -16,15 +16,16 @@ from tests.support.browser import (
     PHONE,
     WIDE,
     chromium,
-    needs_chromium,
+    held_timers,
     page_gate,
+    page_tests,
     scripted,
     sound_file,
     visiting,
 )
 from tests.support.standin import Peer, closed, final, partial, standin
 
-pytestmark = [needs_chromium, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = page_tests
 
 LONG = (
     "It listens while you speak, and shows captions as you go, however long a sentence may become. "
@@ -35,7 +36,7 @@ MAGNIFIED = {"width": 320, "height": 256}  # 1280 by 1024, four times as large
 
 
 async def in_full(peer: Peer) -> None:
-    """All there can be to see at once: captions, one being spoken, something wrong."""
+    """All that the page can show at once: captions, a partial, a notice."""
     await peer.open()
     await peer.until(bytes)
     await peer.send(
@@ -56,7 +57,7 @@ async def seen(browser: Browser, path: str = "/", **options: Any) -> AsyncIterat
 
 
 async def in_full_sight(page: Page) -> None:
-    """Let it listen, until all is on the page."""
+    """Start to listen, and wait until all is on the page."""
     await page.get_by_role("button", name="Start listening").click()
     await expect(page.locator("#live .words")).to_have_count(1)
     await expect(page.get_by_role("alert")).to_be_visible()
@@ -75,7 +76,7 @@ async def violations(page: Page) -> list[Any]:
 
 
 async def violations_in_any_look(page: Page) -> list[Any]:
-    """Of what is there now: light and dark, wide and on a phone."""
+    """In the present state: light and dark, wide and on a phone."""
     found = []
     for viewport in (WIDE, PHONE):
         await page.set_viewport_size(viewport)
@@ -86,7 +87,7 @@ async def violations_in_any_look(page: Page) -> list[Any]:
 
 
 async def test_axe_finds_nothing(browser: Browser) -> None:
-    """At first sight; with captions, a notice and settings; with the dialog."""
+    """On the empty page; with captions, a notice and settings; with the dialog."""
     async with seen(browser) as page:
         await expect(page.get_by_role("status")).to_have_text("Ready")
         assert await violations_in_any_look(page) == []
@@ -109,7 +110,7 @@ async def test_axe_finds_nothing_on_the_overlay(browser: Browser) -> None:
 
 
 async def test_axe_is_awake(browser: Browser) -> None:
-    """It does find what is wrong."""
+    """A button without a name is found."""
     async with seen(browser) as page:
         await page.evaluate("() => document.getElementById('open').replaceChildren()")
         assert [name for name, _ in await violations(page)] == ["button-name"]
@@ -128,7 +129,7 @@ async def test_nothing_is_cut_off_at_the_side(viewport: Any, browser: Browser) -
 
 
 async def test_a_magnified_page_belongs_to_the_captions(browser: Browser) -> None:
-    """Neither its head nor its controls stay where they are read."""
+    """Neither head nor controls are sticky."""
     from_top_to_bottom = """() => {
         document.getElementById("log").scrollIntoView();
         return [5, 250].map((y) => Boolean(document.elementFromPoint(40, y)?.closest("main")));
@@ -154,14 +155,14 @@ async def test_settings_unfold_on_a_phone(browser: Browser) -> None:
 
 
 async def test_settled_words_look_unlike_those_that_may_change(browser: Browser) -> None:
-    """In colour and, for those who see none, in shape."""
+    """In colour, and for colour-blind users in shape."""
     look = """(element) => {
         const { color, textDecorationLine } = getComputedStyle(element);
         return [color, textDecorationLine];
     }"""
     async with seen(browser) as page:
         await in_full_sight(page)
-        stable = await page.locator("#live .settled").evaluate(look)
+        stable = await page.locator("#live .stable").evaluate(look)
         tentative = await page.locator("#live .tentative").evaluate(look)
     assert stable[0] != tentative[0]
     assert (stable[1], tentative[1]) == ("none", "underline")
@@ -179,7 +180,7 @@ async def test_nothing_moves_for_those_who_want_no_motion(motion: str, browser: 
 
 
 async def test_the_overlay_shows_captions_and_what_lies_below(browser: Browser) -> None:
-    """As the address asks: size, lines and alignment; all else is transparent."""
+    """With the size, lines and alignment of the address; the rest is transparent."""
     async with seen(browser, "/overlay?size=40&lines=3&align=left&language=de") as page:
         await page.locator("body").click()
         words = page.locator("#live .words")
@@ -198,7 +199,7 @@ async def test_the_overlay_shows_captions_and_what_lies_below(browser: Browser) 
 
 
 async def test_the_overlay_begins_by_itself_and_clears_away(tmp_path: Path) -> None:
-    """Where sound is allowed without a click, as in OBS. What was said goes when nothing follows."""
+    """If the browser allows sound without a click, as OBS does. A caption is removed when none follows."""
 
     async def script(peer: Peer) -> None:
         await peer.open()
@@ -207,19 +208,19 @@ async def test_the_overlay_begins_by_itself_and_clears_away(tmp_path: Path) -> N
         await peer.until(Stop)
 
     sound = sound_file(tmp_path / "sound.wav", 1)
-    hurry = "const later = setTimeout; window.setTimeout = (task, ms) => later(task, ms / 10);"
     async with (
         standin(script, gate=page_gate()) as server,
         chromium(sound, "--autoplay-policy=no-user-gesture-required") as browser,
-        visiting(browser, f"http{server.url[2:]}/overlay", prelude=hurry) as page,
+        visiting(browser, f"http{server.url[2:]}/overlay", prelude=held_timers(6_000)) as page,
     ):
         await expect(page.get_by_role("log")).to_have_text("One.")
+        await page.evaluate("() => window.runTimers()")
         await expect(page.get_by_role("log")).to_be_empty()
         await expect(page.get_by_text("Click here")).to_be_hidden()
 
 
 async def test_the_overlay_says_what_is_wrong(browser: Browser) -> None:
-    """With its address, and with the microphone, where it tells users of OBS more."""
+    """Of its address and of the microphone, there with a hint for users of OBS."""
     async with seen(browser, "/overlay?lines=many") as page:
         await expect(page.get_by_role("alert")).to_have_text(
             "The address is wrong: lines is a whole number from 1 to 8."

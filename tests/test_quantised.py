@@ -12,7 +12,7 @@ from model.checkpoints.load import load
 from model.drafting.interface import Proposer
 from model.drafting.previous_text import PreviousText
 from model.engine.engine import Engine
-from model.engine.requests import Hypothesis, Request
+from model.engine.requests import Request, RequestOutput
 from model.whisper.kernels import LinearGelu
 from model.whisper.network import Cache, Whisper
 from model.whisper.quantised import (
@@ -82,8 +82,8 @@ def test_a_network_is_quantised_throughout() -> None:
     assert (module(x) - before).abs().max() < 0.05
     assert isinstance(module[1], nn.LayerNorm)
     made = [layer for layer in (module[0], *inner) if isinstance(layer, QuantisedLinear)]
-    assert [layer._gelu for layer in made] == [False, True, False]
-    assert [layer._signed for layer in made] == [True, True, False]
+    assert [layer.gelu for layer in made] == [False, True, False]
+    assert [layer.signed for layer in made] == [True, True, False]
 
 
 @pytest.mark.parametrize("width", [32, 512])
@@ -290,7 +290,7 @@ def test_a_warm_engine_has_nothing_left_of_its_warm_up() -> None:
     while engine.occupied:
         results += engine.step()
     for one in results:
-        assert isinstance(one, Hypothesis), one
+        assert isinstance(one, RequestOutput), one
         assert one.tokens == PLAIN[id(one.request)]
 
 

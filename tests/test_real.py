@@ -13,15 +13,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import WhisperFeatureExtractor, WhisperForConditionalGeneration
 
+from daemon.recognition import request_builder
 from model.bench.word_errors import word_errors
 from model.checkpoints.load import PACKAGES, Checkpoint, load
 from model.checkpoints.reference import as_transformers
 from model.engine.engine import Engine
 from model.engine.fallback import FALLBACK_TEMPERATURES
-from model.engine.requests import Hypothesis, Request
+from model.engine.requests import Request
 from model.whisper.mel import LogMel
 from model.whisper.network import Cache, Whisper
 from streaming.hallucination import is_plausible
+from streaming.hypothesis import Hypothesis
 from streaming.protocol import Encoding, Start
 from streaming.session import Session
 from tests.support.audio import needs_audio, read, recordings
@@ -197,7 +199,7 @@ def test_words_lie_where_they_were_said() -> None:
 
 def as_finals(audios: Iterable[NDArray[np.float32]], language: str | None) -> list[Hypothesis]:
     """Decoded as a session's finals are."""
-    return engine("base").transcribe(
+    requests = (
         Request(
             audio,
             language=language,
@@ -206,6 +208,7 @@ def as_finals(audios: Iterable[NDArray[np.float32]], language: str | None) -> li
         )
         for audio in audios
     )
+    return list(map(request_builder.hypothesis, engine("base").transcribe(requests)))
 
 
 @pytest.mark.parametrize("language", ["en", "zh", None])

@@ -1,8 +1,13 @@
+from dataclasses import fields
+
 import numpy as np
 import pytest
 
 from daemon.recognition import request_builder
 from model.engine.fallback import FALLBACK_TEMPERATURES
+from model.engine.requests import Request, RequestOutput
+from model.whisper.alignment import WordTiming
+from streaming.hypothesis import Hypothesis, TimedWord
 from streaming.protocol import Start
 from streaming.utterance import Decode
 from tests.support.fakes import ScriptedEngine
@@ -74,3 +79,36 @@ def test_each_language_of_a_set_is_checked(monkeypatch: pytest.MonkeyPatch) -> N
     request_builder.check(Start(language="fr"), engine)
     request_builder.check(Start(), engine)
     assert asked == ["de", "en", "fr", None]
+
+
+@pytest.mark.parametrize(
+    ("text", "no_speech", "silent", "repetitive"),
+    [("so", 0.5, False, False), ("so", 0.7, True, False), ("ha " * 60, 0.5, False, True)],
+)
+def test_what_the_model_says_is_told_with_its_verdicts(
+    text: str, no_speech: float, silent: bool, repetitive: bool
+) -> None:
+    """Every figure as it is, and the words with their times."""
+    output = RequestOutput(
+        request=Request(AUDIO),
+        text=text,
+        tokens=(1, 2),
+        language="de",
+        language_probability=0.8,
+        no_speech=no_speech,
+        mean_logprob=-1.1,
+        rounds=5,
+        proposed=4,
+        accepted=3,
+        reused=2,
+        certain=1,
+        temperature=0.2,
+        timed=(WordTiming("so", 0.25, 0.5, 0.9),),
+    )
+    said = request_builder.hypothesis(output)
+    assert (said.silent, said.repetitive) == (silent, repetitive)
+    assert said.timed == (TimedWord("so", 0.25, 0.5, 0.9),)
+    same = {field.name for field in fields(Hypothesis)} - {"timed"}
+    assert {name: getattr(said, name) for name in same} == {
+        name: getattr(output, name) for name in same
+    }

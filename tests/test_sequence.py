@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.drafting.previous_text import PreviousText
-from model.engine.requests import Failure, Hypothesis, Request
+from model.engine.requests import Failure, Request, RequestOutput
 from model.engine.round_output import RoundOutput
 from model.engine.sequence import Proposal, Sequence
 from tests.support.tiny import tiny_tokens
@@ -73,7 +73,7 @@ def test_figures_add_up() -> None:
     assert one.finished(TOKENS.eot)
     assert not one.fall_back(TOKENS)
     result = one.result()
-    assert isinstance(result, Hypothesis)
+    assert isinstance(result, RequestOutput)
     assert (result.proposed, result.accepted, result.reused) == (5, 3, 1)
     assert result.mean_logprob == pytest.approx(-0.3)
 
@@ -93,9 +93,9 @@ def told(one: Sequence, text: str, logprob: float = -0.1) -> Sequence:
     return one
 
 
-def outcome(one: Sequence) -> Hypothesis:
+def outcome(one: Sequence) -> RequestOutput:
     result = one.result()
-    assert isinstance(result, Hypothesis)
+    assert isinstance(result, RequestOutput)
     return result
 
 

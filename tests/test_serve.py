@@ -15,15 +15,15 @@ from clients.stream import connect
 from daemon import cli
 from daemon.config import Config
 from daemon.monitoring.systemd_notify import Manager
-from daemon.serve import _is_loopback, physical_cores, serve
+from daemon.serve import is_loopback, physical_cores, serve
 from daemon.server import Daemon
 from model.checkpoints.load import load
 from model.drafting.drafter_files import save_network
-from streaming.protocol import Start
+from streaming.protocol import Ready, Start
 from tests.support.fakes import PATIENCE, ScriptedEngine
 from tests.support.tiny_drafters import tiny_parallel
 from tests.support.tiny_files import save_transformers
-from tests.support.wire import calling, until
+from tests.support.wire import calling
 
 ROOT = Path(__file__).parent.parent
 
@@ -40,7 +40,8 @@ async def test_signals_stop_the_daemon(
         assert f"ready on ws://127.0.0.1:{daemon.port} (model scripted, " in caplog.text
         assert READY.search(caplog.text.encode())  # what `captiond demo` waits for
     async with calling(daemon) as client:
-        await until(lambda: bool(daemon._connections))
+        await client.say(Start())
+        await client.hear_until(Ready)
         os.kill(os.getpid(), number)
         assert (await client.hang_up())[0] == 1001
     await asyncio.wait_for(running, PATIENCE)
@@ -130,4 +131,4 @@ def test_hardware_threads_of_one_core_count_once(
     [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("box", False)],
 )
 def test_who_can_reach_an_address(host: str, *, alone: bool) -> None:
-    assert _is_loopback(host) is alone
+    assert is_loopback(host) is alone

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from streaming.protocol import Closed, Error, Final, Flushed, Partial, ProtocolError, Speech
-from streaming.segmenter import Settings
+from streaming.settings import Settings
 from streaming.utterance import Decode
 from tests.support.streams import (
     RATE,

@@ -6,8 +6,8 @@ import soxr
 from numpy.typing import NDArray
 
 from streaming.protocol import Start
-from streaming.segmenter import Settings
 from streaming.session import Session
+from streaming.settings import Settings
 from streaming.silero import FRAME, DetectorError, Silero, network
 from tests.support.audio import needs_audio, read, recordings
 from tests.support.streams import closing, coloured_noise, feed, finals, frames_of, ranges

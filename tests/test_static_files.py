@@ -1,16 +1,22 @@
 import re
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 from transformers.models.whisper.tokenization_whisper import LANGUAGES
 from websockets.exceptions import InvalidStatus
 
-from daemon.net.static_files import DOCUMENTS, STATIC, TYPES, table
+from daemon.net.static_files import DOCUMENTS, STATIC, TYPES, read_files
 from daemon.server import Daemon
 from tests.support.fakes import ScriptedEngine
 from tests.support.wire import calling, exchange, get, serving
 
-PATHS = sorted(table())
+PATHS = sorted(read_files())
+FILES = sorted(STATIC.resolve().rglob("*.*"))
+SOURCES = [path for path in FILES if path.suffix in {".html", ".js", ".css", ".svg"}]
+SCRIPTS = [path for path in FILES if path.suffix == ".js"]
+# Sub-rooms of the page, and what each may import.
+MAY_IMPORT = {"protocol": set[str](), "audio": {"protocol"}, "ui": {"audio", "protocol"}}
 
 
 def header(head: str, name: str) -> str | None:
@@ -36,7 +42,7 @@ async def test_every_file_is_served_as_what_it_is() -> None:
 
 
 async def test_a_query_changes_nothing() -> None:
-    """The overlay's options are the browser's business."""
+    """The overlay's script reads its options; the daemon ignores them."""
     async with serving(ScriptedEngine()) as daemon:
         _, _, plain = await ask(daemon, "GET", "/overlay")
         status, _, asked = await ask(daemon, "GET", "/overlay?size=60&align=left")
@@ -64,7 +70,7 @@ async def test_head_tells_the_length_and_sends_nothing() -> None:
 
 
 async def test_a_copy_that_is_still_good_is_not_sent_again() -> None:
-    """Whatever else is known besides; a change of the file is seen at the next visit."""
+    """Also if the browser names several; a browser asks at each visit."""
     async with serving(ScriptedEngine()) as daemon:
         _, head, _ = await ask(daemon, "GET", "/")
         etag = header(head, "ETag")
@@ -81,7 +87,7 @@ async def test_a_copy_that_is_still_good_is_not_sent_again() -> None:
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
 async def test_only_reading_is_allowed(method: str) -> None:
     async with serving(ScriptedEngine()) as daemon:
-        for path in ("/", "/static/main.js", "/healthz", "/v1", "/nothing"):
+        for path in ("/", "/static/ui/main.js", "/healthz", "/v1", "/nothing"):
             status, head, _ = await ask(daemon, method, path)
             assert status == 405
             assert header(head, "Allow") == "GET, HEAD"
@@ -91,17 +97,20 @@ async def test_only_reading_is_allowed(method: str) -> None:
     "path",
     [
         "/static/",
+        "/static/ui",
+        "/static/main.js",
+        "/static/ui/../ui/main.js",
         "/static/index.html",
         "/static/../page.py",
         "/static/..%2fpage.py",
         "/static/%2e%2e/page.py",
-        "/static//main.js",
-        "//static/main.js",
-        "/static/main.js/",
-        "/static/MAIN.JS",
+        "/static//ui/main.js",
+        "//static/ui/main.js",
+        "/static/ui/main.js/",
+        "/static/ui/MAIN.JS",
         "/overlay/",
         "/index.html",
-        "/static/main.js%00",
+        "/static/ui/main.js%00",
         "/etc/passwd",
     ],
 )
@@ -119,7 +128,7 @@ async def test_a_file_is_no_websocket() -> None:
 
 
 async def test_the_page_is_closed_to_the_rest_of_the_web() -> None:
-    """Nothing from elsewhere is allowed, nothing inline, nothing evaluated; no one may frame it."""
+    """The policy allows this origin alone: no inline script, no eval, no frame."""
     async with serving(ScriptedEngine()) as daemon:
         for path in PATHS:
             _, head, _ = await ask(daemon, "GET", path)
@@ -137,26 +146,41 @@ async def test_the_page_is_closed_to_the_rest_of_the_web() -> None:
 
 
 def test_the_languages_offered_are_whispers() -> None:
-    text = (STATIC / "languages.js").read_text("utf-8").partition(".split")[0]
+    text = (STATIC / "ui" / "languages.js").read_text("utf-8").partition(".split")[0]
     codes = " ".join(re.findall(r'"([a-z ]+)"', text)).split()
     assert sorted(codes) == sorted(LANGUAGES)
 
 
-def test_no_file_names_another_place() -> None:
-    """No address of any host stands in what is served, licences and XML's own name apart."""
-    for path in STATIC.iterdir():
-        if path.suffix in {".html", ".js", ".css", ".svg"}:
-            addresses = re.findall(r"(?:https?:)?//[\w.-]+\.\w+\S*", path.read_text("utf-8"))
-            assert set(addresses) <= {'http://www.w3.org/2000/svg"'}, path.name
+def references(path: Path) -> set[Path]:
+    """The files that a document, script or style names, types in comments included."""
+    base = path.parents[1] if path.suffix == ".html" else path.parent
+    text = path.read_text("utf-8")
+    names = re.findall(r"""["']([\w./-]+\.(?:js|css|svg|woff2))["']""", text)
+    return {(base / name).resolve() for name in names}
+
+
+def test_no_file_names_another_host() -> None:
+    """XML's own name is the only address."""
+    for path in SOURCES:
+        addresses = re.findall(r"(?:https?:)?//[\w.-]+\.\w+\S*", path.read_text("utf-8"))
+        assert set(addresses) <= {'http://www.w3.org/2000/svg"'}, path.name
 
 
 def test_every_file_is_used_and_every_file_used_is_there() -> None:
-    """What the documents, scripts and styles name is what the folder holds; the licence goes along."""
-    named = {"OFL.txt", *DOCUMENTS.values()}
-    for path in STATIC.iterdir():
-        if path.suffix in {".html", ".js", ".css"}:
-            text = path.read_text("utf-8")
-            named |= set(
-                re.findall(r"""["'](?:\./|static/)?([\w-]+\.(?:js|css|svg|woff2))["']""", text)
-            )
-    assert named == {path.name for path in STATIC.iterdir()}
+    """The documents, scripts and styles name all files but themselves and the font's licence."""
+    named = set[Path]().union(*map(references, SOURCES))
+    named |= {STATIC.resolve() / name for name in ("fonts/OFL.txt", *DOCUMENTS.values())}
+    assert named == set(FILES)
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+def test_a_script_imports_only_from_its_own_room_and_those_below(path: Path) -> None:
+    """The rooms that each may import are in MAY_IMPORT; imports of types count, too."""
+    room = path.parent.name
+    rooms = {target.parent.name for target in references(path)}
+    assert rooms <= MAY_IMPORT[room] | {room}
+
+
+def test_no_script_imports_itself_through_others() -> None:
+    graph = {path: references(path) for path in SCRIPTS}
+    assert len(list(TopologicalSorter(graph).static_order())) == len(graph)

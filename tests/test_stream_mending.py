@@ -18,6 +18,7 @@ from streaming.protocol import (
     Start,
     Stop,
 )
+from tests.support.fakes import PATIENCE
 from tests.support.standin import (
     SECOND_START,
     START_OF_SPEECH,
@@ -154,6 +155,7 @@ async def test_a_connection_that_is_dead_without_a_word_is_mended(
             await peer.send(resumable_ready())
             await peer.websocket.wait_closed()
             return
+        monkeypatch.setattr(stream, "SILENT_S", PATIENCE)
         assert isinstance(await peer.receive(), Resume)
         await peer.send(resumable_ready())
         await peer.until(Stop)

@@ -52,7 +52,7 @@ def test_soft_labels_are_the_targets_own_distributions() -> None:
     """At its greedy tokens the target's distribution has its maximum."""
     (taught,) = (one for one in teacher().trajectories([noise(3), noise(5)], "en")[:1])
     lesson = pack([taught], [[4, 8]], kept=AUX_LAYERS, wanted=AUX_LAYERS, block=4, lookup=EVERY)
-    told = parallel_student(soft=0.5).target_distributions(lesson)
+    told = parallel_student(soft=0.5).soft_labels(lesson)
     assert torch.allclose(told.sum(-1), torch.ones(told.shape[:-1]), atol=1e-4)
     counted = lesson.labels != IGNORED
     assert counted.any()

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daemon.config import ConfigError
+from daemon.monitoring.metrics import total
 from daemon.sessions.transcripts import Transcript, Transcripts, cut_incomplete_piece
 from streaming.protocol import Start
 from tests.support.fakes import PATIENCE, ScriptedEngine
@@ -283,9 +284,9 @@ async def test_the_daemon_writes_what_it_says(tmp_path: Path) -> None:
     async with serving(ScriptedEngine(), transcripts_dir=str(tmp_path)) as daemon:
         async with calling(daemon) as client:
             await client.say(Start(partials=False), sentence())
-            await until(lambda: daemon.health.totals.audio_samples == len(sentence()) // 2)
+            await until(lambda: round(total(daemon.metrics.audio) * 32_000) == len(sentence()))
             client.socket.transport.abort()
-        await until(lambda: not len(daemon._registry))
+        await until(lambda: not len(daemon.sessions))
     lines = only_transcript(tmp_path)
     assert lines[-1]["type"] == "closed"
     assert lines[-1]["finals"] == sum(line["type"] == "final" for line in lines) > 1

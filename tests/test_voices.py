@@ -79,7 +79,7 @@ def test_a_missing_flite_is_an_error_that_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PATH", "")
-    voices._flite_voices.cache_clear()
+    voices.flite_voices.cache_clear()
     with pytest.raises(VoiceError, match="apt install flite"):
         Voice("flite", "slt", 1.0, (1.0, 1.0)).check()
 
@@ -88,6 +88,6 @@ def test_a_missing_hibari_is_an_error_that_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "hibari", None)
-    voices._hibari.cache_clear()
+    voices.hibari_voice.cache_clear()
     with pytest.raises(VoiceError, match=r"pip install 'captiond\[training\]'"):
         Voice("hibari", "heart", 1.0, (1.0, 1.0)).check()

@@ -1,14 +1,13 @@
 """How the daemon is, in words for probes, for `captiond status` and for the service manager. Pure."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Literal
 
-from daemon.monitoring.totals import Totals
 from daemon.net.http import JSON, Reply
 from daemon.recognition.scheduler import Facts
-from streaming.protocol import SAMPLE_RATE
 
 Status = Literal["ok", "warming_up", "stalled", "stopping"]
 
@@ -30,7 +29,6 @@ class Health:
     sessions: int
     parked: int
     finishing: int
-    totals: Totals
     model: str | None
     drafter: str | None
     uptime: float
@@ -87,9 +85,9 @@ class Health:
             headers={"Retry-After": RETRY_AFTER, **NO_STORE},
         )
 
-    def healthz(self) -> Reply:
-        """All of it as JSON."""
-        facts, totals = self.facts, self.totals
+    def healthz(self, counts: Mapping[str, float]) -> Reply:
+        """All of it as JSON, and what was counted since the daemon began."""
+        facts = self.facts
         body = {
             "status": self.status,
             "ready": self.ready,
@@ -102,16 +100,10 @@ class Health:
             "waiting": facts.waiting,
             "running": facts.running,
             "lag_seconds": round(facts.lag, 3),
-            "finals": totals.finals,
             "partials": facts.partials,
             "superseded": facts.superseded,
             "failed": facts.failed,
-            "started": totals.started,
-            "resumed": totals.resumed,
-            "refused": totals.refused.total(),
-            "audio_seconds": round(totals.audio_samples / SAMPLE_RATE, 1),
-            "alpha": round(totals.alpha, 3),
-            "tau": round(totals.tau, 2),
+            **counts,
         }
         code = HTTPStatus.OK if self.status == "ok" else HTTPStatus.SERVICE_UNAVAILABLE
         return Reply(code, json.dumps(body) + "\n", JSON, NO_STORE)

@@ -1,123 +1,153 @@
-"""What Prometheus sees of the daemon. The event loop alone touches it."""
+"""What the daemon counts, and what Prometheus sees of it. Any thread may count.
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+α is the share of drafted tokens that were accepted; τ, the tokens of a pass, is (accepted + passes) /
+passes: each pass emits what it accepts and one token of the target's own.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final as Constant
 
-from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, generate_latest
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    InfoMetricFamily,
-    Metric,
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+    ProcessCollector,
+    generate_latest,
 )
+from prometheus_client.core import Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from daemon.monitoring.health import Health
-from daemon.monitoring.totals import Totals
-from streaming.protocol import SAMPLE_RATE, Final
+from daemon.recognition.scheduler import Facts
+from streaming.protocol import Final
 
 CONTENT_TYPE: Constant = CONTENT_TYPE_LATEST
 
 LATENCIES = (0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 40.0)  # seconds
 
+GAUGES: Constant[tuple[tuple[str, str, Callable[[Health], float]], ...]] = (
+    ("live", "1 unless decoding has stalled", lambda health: health.live),
+    ("ready", "1 while new sessions are welcome", lambda health: health.ready),
+    ("sessions", "Sessions with a client, or about to begin", lambda health: health.sessions),
+    ("sessions_parked", "Sessions whose client is awaited back", lambda health: health.parked),
+    (
+        "sessions_finishing",
+        "Sessions that are over but for their transcripts",
+        lambda health: health.finishing,
+    ),
+    ("queue_waiting", "Utterances that wait for the model", lambda health: health.facts.waiting),
+    ("queue_running", "Utterances that the model works on", lambda health: health.facts.running),
+    ("oldest_final_seconds", "Age of the oldest unfinished final", lambda health: health.facts.lag),
+    (
+        "no_progress_seconds",
+        "Since decoding last got on, with work",
+        lambda health: health.facts.idle,
+    ),
+)
+# Counted by the scheduler, in its thread; taken over at each scrape.
+SCHEDULED: Constant[tuple[tuple[str, str, Callable[[Facts], float]], ...]] = (
+    ("partials", "Partials decoded, early finals included", lambda facts: facts.partials),
+    ("shed", "Partials left out for newer ones or for finals", lambda facts: facts.superseded),
+    ("failed", "Utterances that could not be decoded", lambda facts: facts.failed),
+)
+
 
 class Metrics(Collector):
-    """The histograms, and the registry that shows all. health: asked at each scrape."""
+    """The counters, and the registry that shows all. health: asked at each scrape."""
 
-    def __init__(self, totals: Totals, health: Callable[[], Health]) -> None:
-        self.totals = totals
+    def __init__(self, health: Callable[[], Health]) -> None:
         self._health = health
-        self._registry = CollectorRegistry()
-        self._registry.register(self)
-        ProcessCollector(registry=self._registry)  # memory, CPU time and descriptors
-        self._latency = Histogram(
-            "captiond_decode_latency_seconds",
+        self._registry = registry = CollectorRegistry()
+        counter = partial(Counter, namespace="captiond", registry=registry)
+        gauge = partial(Gauge, namespace="captiond", registry=registry)
+        histogram = partial(Histogram, namespace="captiond", buckets=LATENCIES, registry=registry)
+        self.started = counter("sessions_started", "Sessions begun")
+        self.resumed = counter("sessions_resumed", "Returns of a lost client")
+        self.audio = counter("audio_seconds", "Audio taken")
+        self.finals = counter("finals", "Finals sent")
+        self.rounds = counter("rounds", "Passes of the model, of finals")
+        self.proposed = counter("tokens_proposed", "Tokens drafted, of finals")
+        self.accepted = counter("tokens_accepted", "Drafted tokens accepted, of finals")
+        self.reused = counter("tokens_reused", "Of them from the partial before")
+        self.transcript_errors = counter("transcript_errors", "Writes that failed")
+        self.refused = counter("refused", "Clients not let in", ["reason"])
+        self.ended = counter("connections_ended", "Connections over", ["code"])
+        self._scheduled = [(counter(name, text), value) for name, text, value in SCHEDULED]
+        self._gauges = [(gauge(name, text), value) for name, text, value in GAUGES]
+        gauge("alpha", "Share of drafted tokens accepted").set_function(lambda: self.alpha)
+        gauge("tau", "Tokens emitted in a pass of the model").set_function(lambda: self.tau)
+        self._serves = Info("captiond", "What decodes; empty while it loads", registry=registry)
+        self._latency = histogram(
+            "decode_latency_seconds",
             "From the wish for a hypothesis to its text, waiting included",
             ["kind"],
-            buckets=LATENCIES,
-            registry=self._registry,
         )
-        self._lag = Histogram(
-            "captiond_lag_seconds",
-            "Age of the oldest unfinished final, at each final",
-            buckets=LATENCIES,
-            registry=self._registry,
-        )
+        self._lag = histogram("lag_seconds", "Age of the oldest unfinished final, at each final")
+        ProcessCollector(registry=registry)  # memory, CPU time and descriptors
+
+    @property
+    def alpha(self) -> float:
+        """Share of the drafted tokens that were accepted; 0 where none was drafted."""
+        proposed = total(self.proposed)
+        return total(self.accepted) / proposed if proposed else 0.0
+
+    @property
+    def tau(self) -> float:
+        """Tokens of a pass; 0 where there was none."""
+        rounds = total(self.rounds)
+        return (total(self.accepted) + rounds) / rounds if rounds else 0.0
 
     def partial(self, milliseconds: float) -> None:
         """A partial has come."""
         self._latency.labels("partial").observe(milliseconds / 1000)
 
     def final(self, final: Final) -> None:
-        """A final is on its way to its client."""
+        """A final is on its way to its client: decoded for that, or early, when its silence began."""
         figures = final.decode
         self._latency.labels("final").observe(figures.ms / 1000)
         self._lag.observe(self._health().facts.lag)
-        self.totals.final(figures)
+        self.finals.inc()
+        self.rounds.inc(figures.rounds)
+        self.proposed.inc(figures.proposed)
+        self.accepted.inc(figures.accepted)
+        self.reused.inc(figures.reused)
+
+    def counts(self) -> dict[str, float]:
+        """The counters that /healthz tells."""
+        return {
+            "finals": int(total(self.finals)),
+            "started": int(total(self.started)),
+            "resumed": int(total(self.resumed)),
+            "refused": int(total(self.refused)),
+            "audio_seconds": round(total(self.audio), 1),
+            "alpha": round(self.alpha, 3),
+            "tau": round(self.tau, 2),
+        }
 
     def text(self) -> bytes:
         """All of it in Prometheus' format."""
-        return generate_latest(self._registry)
-
-    def describe(self) -> Iterable[Metric]:
-        """Nothing to check against at registration: the names below are ours alone."""
-        return ()
+        health = self._health()
+        for gauge, value in self._gauges:
+            gauge.set(value(health))
+        for counter, count in self._scheduled:
+            counter.reset()
+            counter.inc(count(health.facts))
+        self._serves.info({"model": health.model or "", "drafter": health.drafter or ""})
+        return generate_latest(self)
 
     def collect(self) -> Iterator[Metric]:
-        """The plain figures. For the registry."""
-        yield from self._gauges()
-        yield from self._counters()
-
-    def _gauges(self) -> Iterator[Metric]:
-        health = self._health()
-        facts = health.facts
-        serves = {"model": health.model or "", "drafter": health.drafter or ""}
-        yield InfoMetricFamily("captiond", "What decodes; empty while it loads", serves)
-        for name, text, value in (
-            ("captiond_live", "1 unless decoding has stalled", health.live),
-            ("captiond_ready", "1 while new sessions are welcome", health.ready),
-            ("captiond_sessions", "Sessions with a client, or about to begin", health.sessions),
-            ("captiond_sessions_parked", "Sessions whose client is awaited back", health.parked),
-            (
-                "captiond_sessions_finishing",
-                "Sessions that are over but for their transcripts",
-                health.finishing,
-            ),
-            ("captiond_queue_waiting", "Utterances that wait for the model", facts.waiting),
-            ("captiond_queue_running", "Utterances that the model works on", facts.running),
-            ("captiond_oldest_final_seconds", "Age of the oldest unfinished final", facts.lag),
-            ("captiond_no_progress_seconds", "Since decoding last got on, with work", facts.idle),
-            ("captiond_alpha", "Share of drafted tokens accepted", self.totals.alpha),
-            ("captiond_tau", "Tokens emitted in a pass of the model", self.totals.tau),
-        ):
-            yield GaugeMetricFamily(name, text, value=float(value))
-
-    def _counters(self) -> Iterator[Metric]:
-        totals, facts = self.totals, self._health().facts
-        audio = totals.audio_samples / SAMPLE_RATE
-        for name, text, value in (
-            ("captiond_sessions_started", "Sessions begun", totals.started),
-            ("captiond_sessions_resumed", "Returns of a lost client", totals.resumed),
-            ("captiond_audio_seconds", "Audio taken", audio),
-            ("captiond_finals", "Finals sent", totals.finals),
-            ("captiond_partials", "Partials decoded, early finals included", facts.partials),
-            ("captiond_shed", "Partials left out for newer ones or for finals", facts.superseded),
-            ("captiond_failed", "Utterances that could not be decoded", facts.failed),
-            ("captiond_rounds", "Passes of the model, of finals", totals.rounds),
-            ("captiond_tokens_proposed", "Tokens drafted, of finals", totals.proposed),
-            ("captiond_tokens_accepted", "Drafted tokens accepted, of finals", totals.accepted),
-            ("captiond_tokens_reused", "Of them from the partial before", totals.reused),
-            ("captiond_transcript_errors", "Writes that failed", totals.transcript_errors),
-        ):
-            yield CounterMetricFamily(name, text, value=float(value))
-        yield _labelled("captiond_refused", "Clients not let in", "reason", totals.refused)
-        yield _labelled("captiond_connections_ended", "Connections over", "code", totals.ended)
+        """All but the times at which counters were made: they all began with the daemon."""
+        for metric in self._registry.collect():
+            if metric.type == "counter":
+                metric.samples = [one for one in metric.samples if one.name.endswith("_total")]
+            yield metric
 
 
-def _labelled(name: str, text: str, label: str, values: Counter[str]) -> Metric:
-    family = CounterMetricFamily(name, text, labels=[label])
-    for value, count in sorted(values.items()):
-        family.add_metric([value], float(count))
-    return family
+def total(counter: Counter) -> float:
+    """What it has counted, whatever the labels."""
+    samples = (sample for metric in counter.collect() for sample in metric.samples)
+    return sum(sample.value for sample in samples if sample.name.endswith("_total"))

@@ -1,7 +1,6 @@
-"""The page that anyone can open, over HTTP: fixed files at fixed paths, read once.
+"""The files of the page, over HTTP: fixed files at fixed paths, read once at start-up.
 
-A path names a row of the table or nothing: what a client writes there never reaches the file system.
-What the page does is told in daemon/static/, file by file.
+A request's path selects an entry of a table. It never reaches the file system.
 """
 
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ TYPES = {
     ".woff2": "font/woff2",
 }
 
-# Nothing from elsewhere is loaded, run, framed or told; only this page may use the microphone.
+# The page loads, runs and contacts this origin alone, no site may frame it, and it may use the microphone.
 SECURITY = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self'; font-src 'self'; connect-src 'self'; base-uri 'none'; "
@@ -38,37 +37,37 @@ SECURITY = {
 
 
 @dataclass(frozen=True, slots=True)
-class File:
-    """What is served at one path. etag: quoted, as in RFC 9110, 8.8.3."""
+class StaticFile:
+    """A file as it is served. etag: quoted, as RFC 9110 section 8.8.3 asks."""
 
     body: bytes
-    kind: str
+    content_type: str
     etag: str
 
 
-def table() -> dict[str, File]:
-    """Every path and its file: the documents, and all else under /static/."""
-    files = {f"/static/{path.name}": path for path in STATIC.iterdir() if path.suffix != ".html"}
-    files |= {path: STATIC / name for path, name in DOCUMENTS.items()}
-    return {path: _read(file) for path, file in files.items()}
+def read_files() -> dict[str, StaticFile]:
+    """Each path with its file: the documents, and everything else under /static/."""
+    names = [path.relative_to(STATIC).as_posix() for path in STATIC.rglob("*.*")]
+    paths = {f"/static/{name}": name for name in names if not name.endswith(".html")} | DOCUMENTS
+    return {path: _read(STATIC / name) for path, name in paths.items()}
 
 
-def _read(path: Path) -> File:
+def _read(path: Path) -> StaticFile:
     body = path.read_bytes()
-    return File(body, TYPES[path.suffix], f'"{sha256(body).hexdigest()[:32]}"')
+    return StaticFile(body, TYPES[path.suffix], f'"{sha256(body).hexdigest()[:32]}"')
 
 
 class Page:
-    """The files of the page, held in memory: about a hundred kilobytes."""
+    """All files of the page in memory: about a hundred kilobytes."""
 
     def __init__(self) -> None:
-        self._files = table()
+        self._files = read_files()
 
     def answer(self, path: str, request: Request) -> Response | None:
-        """The response to a plain GET or HEAD of `path`; None where nothing of the page is there.
+        """The response to a plain GET or HEAD of `path`; None if the page has no such file.
 
-        Browsers keep a copy and ask each time whether it is still good, so that a new version is
-        there at the next visit.
+        Browsers keep a copy and ask each time whether it is current, so users get a new version at
+        their next visit.
         """
         file = self._files.get(path)
         if file is None:
@@ -76,8 +75,8 @@ class Page:
         headers = {"Date": formatdate(usegmt=True), "Connection": "close", "ETag": file.etag}
         headers |= {"Cache-Control": "no-cache"} | SECURITY
         known = ",".join(request.headers.get_all("If-None-Match"))
-        if file.etag in (one.strip().removeprefix("W/") for one in known.split(",")):
+        if file.etag in (etag.strip().removeprefix("W/") for etag in known.split(",")):
             status = HTTPStatus.NOT_MODIFIED
             return Response(status.value, status.phrase, Headers(headers))
-        headers |= {"Content-Type": file.kind, "Content-Length": str(len(file.body))}
+        headers |= {"Content-Type": file.content_type, "Content-Length": str(len(file.body))}
         return Response(HTTPStatus.OK.value, HTTPStatus.OK.phrase, Headers(headers), file.body)

@@ -1,10 +1,14 @@
-"""What a session asks of the recogniser: requests made of its `start` and of the spans to decode. Pure."""
+"""What a session asks of the recogniser, and what it is answered. Pure.
+
+Requests are made of a session's `start` and of the spans to decode; hypotheses of the model's outputs.
+"""
 
 import numpy as np
 
 from daemon.recognition.scheduler import Engine
 from model.engine.fallback import FALLBACK_TEMPERATURES
-from model.engine.requests import Request, as_tuple
+from model.engine.requests import Request, RequestOutput, as_tuple
+from streaming.hypothesis import Hypothesis, TimedWord
 from streaming.protocol import SAMPLE_RATE, Start
 from streaming.utterance import Decode
 
@@ -40,4 +44,29 @@ def request(start: Start, decode: Decode, *, draft_tokens: tuple[int, ...] = ())
         stop_on_repetition=True,
         fallback_temperatures=FALLBACK_TEMPERATURES if whole and start.temperature == 0 else (),
         words=whole and start.words,
+    )
+
+
+def hypothesis(output: RequestOutput) -> Hypothesis:
+    """What the model said, as the streaming room knows it."""
+    timed = None
+    if output.timed is not None:
+        timed = tuple(TimedWord(w.text, w.start, w.end, w.probability) for w in output.timed)
+    return Hypothesis(
+        text=output.text,
+        language=output.language,
+        certain=output.certain,
+        language_probability=output.language_probability,
+        no_speech=output.no_speech,
+        mean_logprob=output.mean_logprob,
+        silent=output.silent,
+        compression_ratio=output.compression_ratio,
+        looped=output.looped,
+        repetitive=output.repetitive,
+        timed=timed,
+        temperature=output.temperature,
+        rounds=output.rounds,
+        proposed=output.proposed,
+        accepted=output.accepted,
+        reused=output.reused,
     )

@@ -31,9 +31,9 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 
-from model.engine.requests import Failure, Hypothesis, Request
+from model.engine.requests import Failure, Request, RequestOutput
 
-Result = Hypothesis | Failure
+Result = RequestOutput | Failure
 
 
 @dataclass(frozen=True, slots=True, eq=False)

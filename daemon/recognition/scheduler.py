@@ -87,9 +87,15 @@ class Scheduler:
     load: makes the engine; called in the thread. loop: where results are delivered.
     """
 
-    def __init__(self, load: Callable[[], Engine], loop: AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        load: Callable[[], Engine],
+        loop: AbstractEventLoop,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._load = load
         self._loop = loop
+        self._clock = clock
         # A daemon thread: a model that is still being read must not keep the process alive.
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._warm: Future[Engine] = Future()
@@ -102,7 +108,7 @@ class Scheduler:
         self._cancelled: list[Request] = []  # running work whose slot is to be freed
         self._stopping = False
         self._partial_throttle = PartialThrottle()
-        self._last_progress = time.monotonic()
+        self._last_progress = self._clock()
         self._finals = self._partials = self._failed = 0
 
     def start(self) -> Future[Engine]:
@@ -114,7 +120,7 @@ class Scheduler:
         """Queue `work` by the policy above."""
         with self._changed:
             if not self._request_queue and not self._running and not self._broken:
-                self._last_progress = time.monotonic()  # idleness was no lack of progress
+                self._last_progress = self._clock()  # idleness was no lack of progress
             if work.final and self._promote(work):
                 return
             self._request_queue.put(work)
@@ -152,7 +158,7 @@ class Scheduler:
     def facts(self) -> Facts:
         """How things stand."""
         with self._changed:
-            now = time.monotonic()
+            now = self._clock()
             oldest = [work.submitted for work in self._running.values() if work.final]
             if self._request_queue.oldest_final is not None:
                 oldest.append(self._request_queue.oldest_final)
@@ -215,14 +221,14 @@ class Scheduler:
                 return None
             cancelled, self._cancelled = self._cancelled, []
             running = self._running.values()
-            now = time.monotonic()
+            now = self._clock()
             partials = self._partial_throttle.allows(now, running)
             joining = self._request_queue.take(running, slots, now=now, partials=partials)
             self._running.update((work.request, work) for work in joining)
             return cancelled, joining
 
     def _round(self, engine: Engine, cancelled: list[Request], joining: list[Work]) -> None:
-        began = time.monotonic()
+        began = self._clock()
         for request in cancelled:
             engine.cancel(request)
         for work in joining:
@@ -233,7 +239,7 @@ class Scheduler:
         if self._running:  # a cancellation meanwhile costs one round for nothing, at most
             self._finish(engine.step())
         if any(not work.final for work in joining):
-            self._partial_throttle.joined(began, time.monotonic())
+            self._partial_throttle.joined(began, self._clock())
 
     def _give_up(self, engine: Engine, message: str) -> None:
         """Empty the engine after a round that failed: what had a second try has failed.
@@ -253,7 +259,7 @@ class Scheduler:
     def _finish(self, results: list[Result]) -> None:
         """Deliver `results`; those of work that was cancelled meanwhile go nowhere."""
         with self._changed:
-            now = self._last_progress = time.monotonic()
+            now = self._last_progress = self._clock()
             for result in results:
                 work = self._running.pop(result.request, None)
                 if work is None:

@@ -15,7 +15,7 @@ from model.checkpoints.load import Checkpoint
 from model.drafting.interface import Proposer
 from model.drafting.previous_text import PreviousText
 from model.engine.engine import Engine
-from model.engine.requests import Hypothesis, Request
+from model.engine.requests import Request, RequestOutput
 from model.engine.warm_up import capture
 from model.whisper.mel import LogMel
 from model.whisper.quantised import Precision
@@ -71,7 +71,7 @@ class Captiond:
         eot = self.engine_under_test.engine.tokens.eot
         return [_transcription(hypothesis, eot) for hypothesis in self._decode(clips)]
 
-    def _decode(self, clips: Sequence[Clip]) -> list[Hypothesis]:
+    def _decode(self, clips: Sequence[Clip]) -> list[RequestOutput]:
         requests = [self._request(clip) for clip in clips]
         if self.proposer is not None:
             for request, clip in zip(requests, clips, strict=True):
@@ -90,7 +90,7 @@ class Captiond:
         return Request(clip.audio, language=self.language, temperature=self.temperature, seed=seed)
 
 
-def _transcription(hypothesis: Hypothesis, eot: int) -> Transcription:
+def _transcription(hypothesis: RequestOutput, eot: int) -> Transcription:
     return Transcription(
         text=hypothesis.text,
         tokens=hypothesis.tokens,

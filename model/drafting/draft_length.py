@@ -63,11 +63,11 @@ class DraftLength:
 
     def _tokens(self, k: int) -> float:
         """Expected tokens of a round: one of the target's own, and the accepted prefix."""
-        expected, alive = 1.0, 1.0
+        tokens, alive = 1.0, 1.0
         for kept, reached in zip(self._kept[:k], self._reached[:k], strict=True):
             alive *= kept / reached
-            expected += alive
-        return expected
+            tokens += alive
+        return tokens
 
     def _seconds(self, rows: int, k: int) -> float:
         return self._verify[rows][k] + (self._draft[rows][k] if k else 0.0)

@@ -52,7 +52,7 @@ def start(
     caches = Cache.bytes_for(checkpoint.config, rooms, mixed, checkpoint.config.decoder_layers)
     if trained is not None:
         caches += Cache.bytes_for(checkpoint.config, rooms, dtype, trained.layers)
-    weights = _weight_bytes(checkpoint.weights, dtype, device, precision)
+    weights = weight_bytes(checkpoint.weights, dtype, device, precision)
     free = _free_bytes(device)
     sizes = (
         f"{name} needs {weights / 2**20:,.0f} MiB for its weights and {caches / 2**20:,.0f} MiB "
@@ -85,7 +85,7 @@ def check_int8(device: str) -> None:
         )
 
 
-def _weight_bytes(
+def weight_bytes(
     weights: dict[str, Tensor], dtype: torch.dtype, device: str, precision: Precision
 ) -> int:
     """What the target's weights take. On the CPU its output head is a packed copy of the embedding."""

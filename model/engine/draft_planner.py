@@ -6,12 +6,14 @@ A row's own text comes first, then the drafter, with as many candidates as pay.
 from collections.abc import Callable
 
 from model.drafting.draft_length import DraftLength
+from model.drafting.drafter_files import Trained
 from model.drafting.interface import Proposer
 from model.drafting.previous_text import PreviousText
 from model.engine.requests import Request
 from model.engine.round_output import RoundOutput
 from model.engine.runner import Runner
 from model.engine.sequence import Proposal, Sequence
+from model.engine.warm_up import Measure, measured_draft_length
 
 ProposerFactory = Callable[[Request], Proposer | None]
 
@@ -24,14 +26,28 @@ def previous_text(request: Request) -> Proposer | None:
 class DraftPlanner:
     """Decides for `runner`'s rows.
 
-    proposer: makes a request's own proposer, or none. pace: chooses how many candidates the drafter
-    is asked for; without one it is always the whole block.
+    proposer: makes a request's own proposer, or none. drafter: the runner's, as it was trained.
+    pace: chooses how many candidates it is asked for; without one it is always the whole block.
     """
 
-    def __init__(self, runner: Runner, proposer: ProposerFactory) -> None:
+    def __init__(self, runner: Runner, proposer: ProposerFactory, drafter: Trained | None) -> None:
         self.proposer = proposer
         self.draft_length: DraftLength | None = None
         self._runner = runner
+        self._trained = drafter
+
+    @property
+    def drafter(self) -> str | None:
+        """Its name; None where there is none, or it was given up."""
+        if self._trained is None or self._runner.drafter is None:
+            return None
+        return self._trained.name
+
+    def measure(self, slots: int, measure: Measure) -> None:
+        """Choose from now on by what passes take on this machine, where there is a drafter."""
+        if self._trained is not None and self._runner.drafter is not None:
+            acceptance = self._trained.acceptance
+            self.draft_length = measured_draft_length(self._runner, slots, acceptance, measure)
 
     def begin(self, row: Sequence) -> Proposal:
         """What `row`, whose opening is fixed, proposes for its prefill."""

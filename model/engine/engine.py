@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 
 import numpy as np
 import torch
@@ -21,12 +22,13 @@ from model.checkpoints.load import Checkpoint, ModelError
 from model.drafting.drafter_files import Trained
 from model.engine.batch_sizes import BUCKETS, STAGED
 from model.engine.draft_planner import DraftPlanner, ProposerFactory, previous_text
-from model.engine.memory_fallback import MemoryFallback, failure
-from model.engine.requests import Failure, Hypothesis, Request, as_tuple, check
+from model.engine.language_detection import given_language
+from model.engine.memory_fallback import MemoryFallback
+from model.engine.requests import Failure, Request, RequestOutput, check
 from model.engine.round_output import RoundOutput
 from model.engine.runner import Runner
 from model.engine.sequence import Proposal, Sequence
-from model.engine.warm_up import Measure, capture, measured_draft_length
+from model.engine.warm_up import Measure, capture
 from model.engine.word_times import word_times
 from model.whisper.measure import median_seconds
 from model.whisper.mel import SAMPLE_RATE, SAMPLES_PER_STATE
@@ -81,8 +83,7 @@ class Engine:
             static=device != "cpu" if static is None else static,
             precision=precision,
         )
-        self.planner = DraftPlanner(self.runner, proposer)
-        self._drafter = drafter
+        self.planner = DraftPlanner(self.runner, proposer, drafter)
         self._heads = checkpoint.heads
         self._memory = MemoryFallback(self.runner, slots)
         self._rows: list[Sequence] = []
@@ -96,9 +97,7 @@ class Engine:
     @property
     def drafter(self) -> str | None:
         """The network that proposes, as clients are told; None where decoding is plain greedy."""
-        if self._drafter is None or self.runner.drafter is None:
-            return None
-        return self._drafter.name
+        return self.planner.drafter
 
     @property
     def occupied(self) -> int:
@@ -115,10 +114,7 @@ class Engine:
             capture(self.runner, self.slots)
             audio = np.zeros(SAMPLE_RATE, np.float32)
             self.transcribe(Request(audio, fitted_window=fitted) for fitted in (False, True))
-            if self._drafter is not None and self.runner.drafter is not None:
-                self.planner.draft_length = measured_draft_length(
-                    self.runner, self.slots, self._drafter.acceptance, measure
-                )
+            self.planner.measure(self.slots, measure)
         except torch.OutOfMemoryError as error:
             raise ModelError(
                 f"{self.slots} slots of the model {self.name} do not fit the device's memory once "
@@ -153,20 +149,20 @@ class Engine:
                 return
 
     @torch.inference_mode()
-    def step(self) -> list[Hypothesis | Failure]:
+    def step(self) -> list[RequestOutput | Failure]:
         """Prefill what was admitted, then one round for every row; returns what finished."""
         arrived, self._arrived = self._arrived, []
-        finished: list[Hypothesis | Failure] = []
-        windows = [self.runner.sizes.states(request) for request in arrived]
-        for states in sorted(set(windows)):
-            group = [r for r, window in zip(arrived, windows, strict=True) if window == states]
+        finished: list[RequestOutput | Failure] = []
+        window = self.runner.sizes.states
+        for states, alike in groupby(sorted(arrived, key=window), key=window):
+            group = list(alike)
             for at in range(0, len(group), STAGED):
                 finished += self._admitted(group[at : at + STAGED], states)
         if self._rows:
             finished += self._advanced()
         return finished
 
-    def transcribe(self, requests: Iterable[Request]) -> list[Hypothesis]:
+    def transcribe(self, requests: Iterable[Request]) -> list[RequestOutput]:
         """Decode all, as many at a time as there are slots; results in the order of requests.
 
         Raises ValueError for the first request that cannot be decoded.
@@ -174,7 +170,7 @@ class Engine:
         order = list(requests)
         for request in order:
             self.check(request)
-        waiting, done = deque(order), dict[Request, Hypothesis]()
+        waiting, done = deque(order), dict[Request, RequestOutput]()
         while waiting or self.occupied:
             while waiting and self.occupied < self.slots:
                 self.admit(waiting.popleft())
@@ -186,9 +182,9 @@ class Engine:
                 done[result.request] = result
         return [done[request] for request in order]
 
-    def _admitted(self, requests: list[Request], states: int) -> list[Hypothesis | Failure]:
+    def _admitted(self, requests: list[Request], states: int) -> list[RequestOutput | Failure]:
         """Prefill `requests`, which share a window of so many encoder states."""
-        finished: list[Hypothesis | Failure] = []
+        finished: list[RequestOutput | Failure] = []
         prefill = partial(self._prefill, states)
         for batch in self._memory.prefill(requests, self._rows, prefill):
             if isinstance(batch, Failure):
@@ -198,13 +194,12 @@ class Engine:
                 finished += self._deliver(batch)
         return finished
 
-    def _advanced(self) -> list[Hypothesis | Failure]:
+    def _advanced(self) -> list[RequestOutput | Failure]:
         """One round for every row that there is memory for."""
         batch = self._memory.round(self._rows, self._round)
-        if batch is None:
-            request = self._rows[0].request
-            self._free(0)
-            return [failure(request)]
+        if isinstance(batch, Failure):
+            self.cancel(batch.request)
+            return [batch]
         for row in batch.rows:
             row.rounds += 1
         return self._deliver(batch)
@@ -212,26 +207,22 @@ class Engine:
     def _prefill(self, states: int, requests: list[Request]) -> Batch:
         """Decode the first tokens of `requests`, in the slots behind the last row."""
         slot = len(self._rows)
-        rows = [self._row(request) for request in requests]
+        rows = [Sequence(request, given_language(request, self.languages)) for request in requests]
         self.runner.encode(rows, slot, states)
         proposals = [self.planner.begin(row) for row in rows]
         return Batch(rows, proposals, self.runner.open(rows, proposals, slot, states))
-
-    def _row(self, request: Request) -> Sequence:
-        wanted = as_tuple(request.language) or tuple(self.languages)
-        return Sequence(request, wanted[0] if len(wanted) == 1 else None)
 
     def _round(self, rows: list[Sequence]) -> Batch:
         """Every row proposes, one target pass verifies."""
         proposals = self.planner.propose(rows)
         return Batch(rows, proposals, self.runner.round(rows, proposals))
 
-    def _deliver(self, batch: Batch) -> list[Hypothesis | Failure]:
+    def _deliver(self, batch: Batch) -> list[RequestOutput | Failure]:
         """Take what the target emitted, and free the rows that are finished."""
         for row, proposal, output in zip(batch.rows, batch.proposals, batch.outputs, strict=True):
             row.take(proposal, output)
             self.planner.learn(row, proposal, output)
-        finished: list[Hypothesis | Failure] = []
+        finished: list[RequestOutput | Failure] = []
         # Only now that every row knows its length may rows be moved.
         for row in [row for row in batch.rows if row.finished(self.tokens.eot)]:
             slot = self._rows.index(row)

@@ -37,9 +37,14 @@ def is_silence(no_speech: float, mean_logprob: float) -> bool:
     return no_speech > SILENCE and mean_logprob < LEAST_LOGPROB
 
 
+def is_repetitive(text: str) -> bool:
+    """Whether the reference would take the transcript for one that repeats itself."""
+    return compression_ratio(text) > MOST_COMPRESSION
+
+
 def failed(text: str, mean_logprob: float, no_speech: float) -> bool:
     """Whether the reference would decode again, at a higher temperature."""
-    doubtful = mean_logprob < LEAST_LOGPROB or compression_ratio(text) > MOST_COMPRESSION
+    doubtful = mean_logprob < LEAST_LOGPROB or is_repetitive(text)
     return doubtful and not is_silence(no_speech, mean_logprob)
 
 

@@ -1,10 +1,16 @@
 """Which language an utterance is in: the likeliest of those asked for, unless another one is expected."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from torch import Tensor
 
 from model.engine.requests import SURE, Request, as_tuple
+
+
+def given_language(request: Request, known: Collection[str]) -> str | None:
+    """The only language that the request allows, of those `known`; None where there is a choice."""
+    among = as_tuple(request.language) or tuple(known)
+    return among[0] if len(among) == 1 else None
 
 
 def detected_language(request: Request, logits: Tensor, known: Sequence[str]) -> tuple[str, float]:

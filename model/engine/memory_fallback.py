@@ -46,25 +46,24 @@ class MemoryFallback:
             yield from self.prefill(requests, rows, run)
         else:
             self.slots = self._runner.sizes.fitting(max(len(rows), 1))
-            yield failure(requests[0])
+            yield _failure(requests[0])
 
-    def round(self, rows: list[Sequence], run: Callable[[list[Sequence]], B]) -> B | None:
+    def round(self, rows: list[Sequence], run: Callable[[list[Sequence]], B]) -> B | Failure:
         """Run a round; when memory runs out, of half the rows from now on, then without the drafter.
 
-        Rows behind the first `slots` wait until others have finished: nothing is lost. None where
-        not even one row fits.
+        Rows behind the first `slots` wait until others have finished: nothing is lost. A first row
+        that does not fit alone is a Failure.
         """
         while (batch := _attempt(run, rows[: self.slots])) is None:
             count = min(self.slots, len(rows))
             if count > 1:
                 self.slots = self._runner.sizes.fitting(count // 2)
             elif not self._runner.give_up_drafter():
-                return None
+                return _failure(rows[0].request)
         return batch
 
 
-def failure(request: Request) -> Failure:
-    """What becomes of a request that does not fit."""
+def _failure(request: Request) -> Failure:
     return Failure(request, "the device's memory is exhausted")
 
 

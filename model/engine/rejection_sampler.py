@@ -1,9 +1,9 @@
 """From logits to tokens: pure functions of tensors, without data-dependent shapes or host reads.
 
 Glossary. *Candidates* are proposed tokens; *verify*: the target's logits at the anchor and at every
-candidate; *accept*: keep the longest prefix of candidates that the target agrees with; *repair*:
+candidate; *accept*: keep the longest prefix of candidates that the target agrees with; *recovered*:
 the target's own token at the first disagreement; *bonus*: its own token after a fully accepted
-block. A round emits the accepted prefix and one repair or bonus.
+block. A round emits the accepted prefix and one recovered or bonus token.
 
 Random numbers are counter-based: a draw is a function of (seed, position, purpose) alone, so that
 a request gives the same text alone and in any batch.
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 # Purposes of a draw: two draws for the same position must be independent.
-OWN = 0  # a token of the target's own: plain sampling, repair and bonus
+OWN = 0  # a token of the target's own: plain sampling, recovered and bonus
 ACCEPTANCE = 1  # whether a sampled candidate is kept
 DRAFT = 2  # the candidate itself
 

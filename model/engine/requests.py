@@ -1,4 +1,4 @@
-"""What goes into the engine and what comes out: requests, hypotheses, failures."""
+"""What goes into the engine and what comes out: requests, their outputs, failures."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from model.engine.fallback import compression_ratio
+from model.engine.fallback import compression_ratio, is_repetitive, is_silence
+from model.whisper.alignment import WordTiming
 from model.whisper.mel import SAMPLE_RATE
 
 SURE = 0.5  # probability from which a detected language is believed against the one expected
@@ -52,21 +53,8 @@ class Request:
     max_new_tokens: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TimedWord:
-    """A word as written, its punctuation included; seconds from the utterance's first sample.
-
-    probability: mean of its tokens'.
-    """
-
-    text: str
-    start: float
-    end: float
-    probability: float
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class Hypothesis:
+class RequestOutput:
     """What the target says of an utterance.
 
     tokens: as emitted, the end of transcript included when it was reached; of a loop one copy alone.
@@ -94,12 +82,22 @@ class Hypothesis:
     certain: int = 0
     temperature: float = 0.0
     looped: bool = False
-    timed: tuple[TimedWord, ...] | None = None
+    timed: tuple[WordTiming, ...] | None = None
 
     @property
     def compression_ratio(self) -> float:
         """As Whisper computes it: high for a text that repeats itself."""
         return compression_ratio(self.text)
+
+    @property
+    def silent(self) -> bool:
+        """Whether Whisper would take the text for what silence made the model say."""
+        return is_silence(self.no_speech, self.mean_logprob)
+
+    @property
+    def repetitive(self) -> bool:
+        """Whether it is what is left of a loop, or Whisper would say that it repeats itself."""
+        return self.looped or is_repetitive(self.text)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -137,13 +137,10 @@ class Runner:
         kv_len = self.sizes.kv_len(longest)
         most = max(p.drafted for p in proposals)
         if most:
-            self.draft(
-                count,
-                self.block if static else most,
-                kv_len=kv_len,
-                audio_len=self.window if static else max(self._audio_lens(rows)),
-                sampled=sampled,
-            )
+            audio_len = self.window if static else max(self._audio_lens(rows))
+            drafted = self.block if static else most
+            inputs = DraftInputs(count, drafted, kv_len, audio_len, sampled)
+            self.graphs.call(self.phases.draft, inputs)
         k = max(p.count for p in proposals)
         idle = [Proposal()] * (count - len(rows))
         outputs = self.verify(
@@ -154,11 +151,6 @@ class Runner:
             sampled=sampled,
         )
         return outputs[: len(rows)]
-
-    def draft(self, rows: int, count: int, *, kv_len: int, audio_len: int, sampled: bool) -> None:
-        """The drafter's pass over slots 0 … rows - 1, which leaves its candidates to `verify`."""
-        inputs = DraftInputs(rows, count, kv_len, audio_len, sampled)
-        self.graphs.call(self.phases.draft, inputs)
 
     def verify(
         self, proposals: list[Proposal], k: int, *, kv_len: int, encoder_len: int, sampled: bool

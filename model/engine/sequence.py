@@ -7,14 +7,8 @@ import math
 from dataclasses import dataclass, field
 
 from model.drafting.interface import Proposer
-from model.engine.fallback import (
-    DOUBTED,
-    MOST_COMPRESSION,
-    compression_ratio,
-    failed,
-    repetition_start,
-)
-from model.engine.requests import Failure, Hypothesis, Request
+from model.engine.fallback import DOUBTED, failed, is_repetitive, repetition_start
+from model.engine.requests import Failure, Request, RequestOutput
 from model.engine.round_output import RoundOutput
 from model.whisper.tokens import TokenTable
 
@@ -46,7 +40,7 @@ class Attempt:
     @property
     def rank(self) -> tuple[bool, float]:
         """Greater is better: what goes round in circles comes last, then the model's own belief counts."""
-        repeats = self.looped or compression_ratio(self.text) > MOST_COMPRESSION
+        repeats = self.looped or is_repetitive(self.text)
         return not repeats, self.mean_logprob
 
 
@@ -188,7 +182,7 @@ class Sequence:
         self.tokens, self.logprobs, self._loop, self.proposer = [], [], None, None
         return True
 
-    def result(self) -> Hypothesis | Failure:
+    def result(self) -> RequestOutput | Failure:
         """What became of the request: the last attempt if it passed, else the best."""
         if not math.isfinite(sum(self.logprobs)):
             return Failure(self.request, "the model's output is not finite for this utterance")
@@ -196,7 +190,7 @@ class Sequence:
         best = max(self.attempts, key=lambda attempt: attempt.rank)
         if len(self.attempts) <= len(self.request.fallback_temperatures):
             best = self.attempts[-1]  # steps are left: it passed
-        return Hypothesis(
+        return RequestOutput(
             request=self.request,
             text=best.text,
             tokens=best.tokens,

@@ -9,6 +9,7 @@ import torch
 
 from model.drafting.draft_length import DraftLength
 from model.engine.batch_sizes import BUCKETS, KV_STEP, PROMPTS, STAGED, TEXTS, WINDOW_STEP, ceiling
+from model.engine.phases import DraftInputs
 from model.engine.requests import Request
 from model.engine.runner import Runner
 from model.engine.sequence import Proposal, Sequence
@@ -38,7 +39,8 @@ def capture(runner: Runner, slots: int) -> None:
 def _capture_rounds(runner: Runner, rows: int, *, sampled: bool) -> None:
     kv_len, window = runner.sizes.positions, runner.window
     if runner.drafter is not None:
-        runner.draft(rows, runner.block, kv_len=kv_len, audio_len=window, sampled=sampled)
+        inputs = DraftInputs(rows, runner.block, kv_len, audio_len=window, sampled=sampled)
+        runner.graphs.call(runner.phases.draft, inputs)
     for k in sorted({0, runner.block}, reverse=True):
         runner.verify([Proposal()] * rows, k, kv_len=kv_len, encoder_len=window, sampled=sampled)
 
@@ -76,8 +78,11 @@ def measured_draft_length(
     for bucket in [bucket for bucket in BUCKETS if bucket <= ceiling(slots, BUCKETS)]:
         rows = bucket if sizes.static else min(bucket, slots)
         runner.state.lengths[:rows] = 1
-        drafting = partial(runner.draft, rows, kv_len=kv_len, audio_len=audio_len, sampled=False)
-        draft[rows] = {k: measure(partial(drafting, k)) for k in blocks if k}
+        drafts = {k: DraftInputs(rows, k, kv_len, audio_len, sampled=False) for k in blocks if k}
+        draft[rows] = {
+            k: measure(partial(runner.graphs.call, runner.phases.draft, inputs))
+            for k, inputs in drafts.items()
+        }
         verifying = partial(
             runner.verify,
             [Proposal()] * rows,

@@ -4,15 +4,14 @@ from contextlib import suppress
 
 import torch
 
-from model.engine.requests import TimedWord
 from model.engine.runner import Runner
 from model.engine.sequence import Sequence
-from model.whisper.alignment import Heads, align
+from model.whisper.alignment import Heads, WordTiming, align
 
 
 def word_times(
     runner: Runner, heads: Heads, slot: int, row: Sequence, tokens: tuple[int, ...]
-) -> tuple[TimedWord, ...] | None:
+) -> tuple[WordTiming, ...] | None:
     """The words of `tokens`, the transcript of `row` in `slot`; None where memory runs out.
 
     Nobody's text is lost for their times. heads: those whose attention follows the audio.

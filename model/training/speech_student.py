@@ -30,7 +30,7 @@ class SpeechStudent(Student):
         offsets = 1 + torch.arange(len(self.weights), device=batch.positions.device)
         following = batch.positions[..., None] + offsets
         flat = following.clamp(max=batch.tokens.shape[1] - 1).flatten(1)
-        return self._unrolled(batch, batch.tokens.gather(1, flat).view_as(following))
+        return self.unrolled(batch, batch.tokens.gather(1, flat).view_as(following))
 
     @torch.no_grad()
     def matches(self, batch: Batch) -> Tensor:
@@ -38,9 +38,9 @@ class SpeechStudent(Student):
 
         Each follows the network's own candidates; values behind the first false one mean nothing.
         """
-        return self._unrolled(batch, None).argmax(-1) == batch.labels
+        return self.unrolled(batch, None).argmax(-1) == batch.labels
 
-    def _unrolled(self, batch: Batch, following: Tensor | None) -> Tensor:
+    def unrolled(self, batch: Batch, following: Tensor | None) -> Tensor:
         """Logits of every step.
 
         following: int64 [rows, anchors, block], the token that each step predicts and the next one

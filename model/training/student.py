@@ -71,12 +71,12 @@ class Student(nn.Module, ABC):
         logprobs = self.logits(batch).log_softmax(-1)
         losses = -logprobs.gather(-1, chosen[..., None])[..., 0]
         if self._soft:
-            soft = -(self.target_distributions(batch) * logprobs).sum(-1)
+            soft = -(self.soft_labels(batch) * logprobs).sum(-1)
             losses = (1 - self._soft) * losses + self._soft * soft
         return (losses * weights).sum() / weights.sum().clamp(min=1e-6)
 
     @torch.no_grad()
-    def target_distributions(self, batch: Batch) -> Tensor:
+    def soft_labels(self, batch: Batch) -> Tensor:
         """The target's distributions [rows, anchors, block, draft vocabulary]."""
         width = self.embedding.shape[1]
         last = batch.features[..., -width:]

@@ -125,7 +125,7 @@ class Trainer:
         for step, batch in zip(remaining, progress, strict=True):
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(step, recipe.steps, recipe.peak, recipe.warm_up)
-            self.train_step(student, optimizer, batch.to(self._device))
+            self._train_step(student, optimizer, batch.to(self._device))
             self._done = step + 1
             last = self._done == recipe.steps
             due = last or self._done % recipe.validate_every == 0
@@ -156,8 +156,7 @@ class Trainer:
         loaders = _LOADERS if self._device.type == "cuda" else 0
         return DataLoader(batches, batch_size=None, sampler=remaining, num_workers=loaders)
 
-    def train_step(self, student: Any, optimizer: Any, batch: Batch) -> None:
-        """One step of the optimiser on one batch."""
+    def _train_step(self, student: Any, optimizer: Any, batch: Batch) -> None:
         with self._accelerator.autocast():
             loss: Tensor = student(batch)
         self._accelerator.backward(loss)

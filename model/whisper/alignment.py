@@ -7,6 +7,7 @@ heads, normalised over the tokens and smoothed by a median filter; dynamic time 
 import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import pairwise, product
 
 import numpy as np
@@ -14,7 +15,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model.engine.requests import TimedWord
 from model.whisper.mel import SAMPLE_RATE, SAMPLES_PER_STATE
 from model.whisper.network import Cache, Decoder
 from model.whisper.tokens import TokenTable
@@ -28,6 +28,19 @@ SECONDS_PER_STATE = SAMPLES_PER_STATE / SAMPLE_RATE
 PAUSE_DB = 35
 LOUD_QUANTILE = 0.95
 UNSPACED = frozenset({"zh", "ja", "th", "lo", "my", "yue"})  # languages that write no spaces
+
+
+@dataclass(frozen=True, slots=True)
+class WordTiming:
+    """A word as written, its punctuation included; seconds from the utterance's first sample.
+
+    probability: mean of its tokens'.
+    """
+
+    text: str
+    start: float
+    end: float
+    probability: float
 
 
 def read_heads(given: object, layers: int, heads: int) -> Heads:
@@ -56,7 +69,7 @@ def align(
     audio: NDArray[np.float32],
     table: TokenTable,
     language: str,
-) -> tuple[TimedWord, ...]:
+) -> tuple[WordTiming, ...]:
     """The words of `text`, tokens without the end of transcript, with their times.
 
     prompt_tokens: the tokens before `text`. cache: one row, the utterance's, with `encoder_len` valid
@@ -232,7 +245,7 @@ def timed_words(
     table: TokenTable,
     language: str,
     seconds: float,
-) -> tuple[TimedWord, ...]:
+) -> tuple[WordTiming, ...]:
     """Words with their times, which ascend and lie within `seconds`.
 
     tokens: of the text alone. states: as `non_silent_states` gives them. starts: [len(tokens) + 1], as
@@ -240,11 +253,11 @@ def timed_words(
     """
     assert all(a <= b for a, b in pairwise(starts))
 
-    def word(text: str, first: int, stop: int) -> TimedWord:
+    def word(text: str, first: int, stop: int) -> WordTiming:
         start = states[starts[first]]
         # The last state before the next word, which may begin after a pause.
         end = states[starts[stop] - 1] + 1 if starts[stop] > starts[first] else start
-        return TimedWord(
+        return WordTiming(
             text=text.strip(),
             start=float(min(start * SECONDS_PER_STATE, seconds)),
             end=float(min(end * SECONDS_PER_STATE, seconds)),

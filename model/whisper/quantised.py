@@ -66,13 +66,13 @@ class QuantisedLinear(nn.Module):
         weight = linear.weight.detach().float()
         scales = (weight.abs().amax(1) / 127).clamp_min(_LEAST_WEIGHT)
         steps = (weight / scales[:, None]).round().to(torch.int8)
-        self._signed = not behind_gelu
+        self.signed = not behind_gelu
         self._span, self._zero, self._least = (
             (_SIGNED, _MIDDLE, _LEAST_SIGNED)
-            if self._signed
+            if self.signed
             else (_GELU_SPAN, _GELU_ZERO, _LEAST_GELU)
         )
-        self._gelu = isinstance(linear, LinearGelu)
+        self.gelu = isinstance(linear, LinearGelu)
         out, width = weight.shape
         bias = dict(linear.named_parameters()).get("bias")
         buffers = {
@@ -99,7 +99,7 @@ class QuantisedLinear(nn.Module):
         return out.view(*x.shape[:-1], -1)
 
     def _few(self, rows: Tensor) -> Tensor:
-        most = (rows.abs() if self._signed else rows).amax(-1, keepdim=True)
+        most = (rows.abs() if self.signed else rows).amax(-1, keepdim=True)
         most = most.clamp_min_(self._least)
         steps = torch.addcmul(self.shift, rows, self._span / most).to(torch.uint8)
         # The operator that torch's compiler emits; it has no public name.
@@ -119,7 +119,7 @@ class QuantisedLinear(nn.Module):
             "",
         )
         out = torch.addcmul(self.bias, sums, most)
-        return torch.ops.aten.gelu_(out) if self._gelu else out
+        return torch.ops.aten.gelu_(out) if self.gelu else out
 
 
 def quantise(module: nn.Module) -> None:

@@ -19,8 +19,9 @@ import soxr
 from numpy.typing import NDArray
 
 from streaming.protocol import SAMPLE_RATE, Start
-from streaming.segmenter import CLIP, Settings
+from streaming.segmenter import CLIP
 from streaming.session import Session
+from streaming.settings import Settings
 from streaming.silero import Silero
 from streaming.utterance import Decode
 from streaming.vad import VoiceActivity, WebRtcVad, detector

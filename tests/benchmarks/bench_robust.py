@@ -30,6 +30,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, ProtocolError
 from websockets.frames import Frame, Opcode
 
 from clients.stream import Captions, connect
+from daemon.monitoring.metrics import total
 from daemon.recognition.request_queue import Result
 from daemon.recognition.scheduler import Engine
 from daemon.serve import physical_cores
@@ -154,11 +155,11 @@ async def vanish(running: Stage) -> None:
 async def quiet(running: Stage) -> None:
     """Until nothing is left of any session, its transcript's files included."""
     daemon = running.daemon
-    while daemon._listener.sockets or len(daemon._registry):  # noqa: ASYNC110 - there is no event to wait for
+    while daemon.listener.sockets or len(daemon.sessions):  # noqa: ASYNC110 - there is no event to wait for
         await asyncio.sleep(0.05)
-    assert daemon._transcripts is not None
+    assert daemon.transcripts is not None
     written = asyncio.get_running_loop().create_future()
-    daemon._transcripts.submit(
+    daemon.transcripts.submit(
         lambda: written.get_loop().call_soon_threadsafe(written.set_result, None)
     )
     await written
@@ -242,7 +243,7 @@ async def resume(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
             finals, closed = await stream(running, cut)
             equal += finals == whole and closed == account
             print(f"resume {number + 1}/{cuts}: cut at {cut}, equal so far {equal}", flush=True)
-        resumed = running.daemon.health.totals.resumed
+        resumed = int(total(running.daemon.metrics.resumed))
     return {"cuts": cuts, "resumed": resumed, "equal": equal, "finals_each": len(whole)}
 
 
@@ -298,7 +299,7 @@ async def loop(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
             await asyncio.create_subprocess_exec(*command, "--url", url, "--partials", cwd=ROOT)
             for _ in range(1 if args.quick else 4)
         ]
-        await until(lambda: len(running.daemon._registry) == len(clients))
+        await until(lambda: len(running.daemon.sessions) == len(clients))
         watching = asyncio.create_task(watch())
         statuses = [await client.wait() for client in clients]
         watching.cancel()

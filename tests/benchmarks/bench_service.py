@@ -29,7 +29,7 @@ from model.bench.word_errors import normalised, word_errors
 from model.engine.build import start
 from model.engine.requests import Request
 from streaming.protocol import SAMPLE_RATE, Final
-from streaming.segmenter import Settings
+from streaming.settings import Settings
 from tests.benchmarks.bench_stream import Take, measured_load, stream
 from tests.benchmarks.bench_words import Alignment, retracted
 from tests.support.audio import Recording, recordings

@@ -1,6 +1,6 @@
 """Debian's Chromium for tests of the page: headless, with a microphone that plays a file.
 
-A visit fails the test when the page throws, complains in the console or asks another host for anything.
+A visit fails the test if the page throws, logs an error or a warning, or contacts another host.
 """
 
 import shutil
@@ -28,23 +28,29 @@ from websockets.asyncio.server import ServerConnection
 from websockets.http11 import Request, Response
 
 from daemon.net.static_files import Page as Files
-from tests.support.fakes import PATIENCE
 from tests.support.standin import Gate, Script, Standin, obedient, standin
 from tests.support.wire import speech
 
 CHROMIUM = shutil.which("chromium")
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no chromium (apt install chromium)")
 
+page_tests = [
+    needs_chromium,
+    pytest.mark.asyncio(loop_scope="session"),  # that of the browser
+    pytest.mark.timeout(300),
+]
+
+PATIENCE_MS = 60_000  # far more than anything takes; a test that waits longer has failed
 WIDE: ViewportSize = {"width": 1280, "height": 800}
 PHONE: ViewportSize = {"width": 390, "height": 844}
 FILES = Files()
 
-expect.set_options(timeout=PATIENCE * 1000)  # a busy machine is no fault of the page
+expect.set_options(timeout=PATIENCE_MS)
 
 BROKEN = (
     "WebSocket connection to",
     "Failed to load resource",
-)  # what Chromium says of a lost service
+)  # Chromium logs these of a lost service
 
 
 def sound_file(path: Path, seconds: float, silence: float = 1.0) -> Path:
@@ -77,7 +83,7 @@ async def chromium(sound: Path, *flags: str) -> AsyncIterator[Browser]:
 async def visiting(
     browser: Browser, url: str, *, expected: Sequence[str] = (), prelude: str = "", **options: Any
 ) -> AsyncIterator[Page]:
-    """A new visitor at `url`. expected: parts of what the console may say. prelude: runs before the page's own scripts."""
+    """A new visitor at `url`. expected: parts of messages that Chromium may log. prelude: runs before the page's scripts."""
     faults: list[str] = []
 
     def on_console(message: ConsoleMessage) -> None:
@@ -95,7 +101,7 @@ async def visiting(
         page.on("console", on_console)
         page.on("pageerror", on_error)
         page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
-        page.set_default_timeout(PATIENCE * 1000)
+        page.set_default_timeout(PATIENCE_MS)
         hosts: set[str] = set()
         await page.add_init_script(prelude)
         await page.goto(url)
@@ -139,6 +145,26 @@ async def stop(page: Page) -> None:
 def lines(page: Page) -> Locator:
     """The captions that are final."""
     return page.locator("#log .words")
+
+
+def held_timers(milliseconds: int) -> str:
+    """A prelude: the page's timers of this length run when the test calls `window.runTimers()`."""
+    return f"""
+        const [later, clear, held] = [setTimeout, clearTimeout, new Map()];
+        let last = 0;
+        window.setTimeout = (task, ms) => {{
+            if (ms !== {milliseconds}) return later(task, ms);
+            held.set(--last, task);
+            return last;
+        }};
+        window.clearTimeout = (id) => held.delete(id) || clear(id);
+        window.runTimers = () => {{
+            for (const [id, task] of held) {{
+                held.delete(id);
+                task();
+            }}
+        }};
+    """
 
 
 def page_gate(refuse: Gate | None = None) -> Gate:

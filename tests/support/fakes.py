@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from daemon.monitoring.health import Health
-from daemon.monitoring.totals import Totals
 from daemon.recognition.request_queue import Result, Work
 from daemon.recognition.scheduler import Engine, Facts
-from model.engine.requests import Failure, Hypothesis, Request
+from model.engine.requests import Failure, Request, RequestOutput
 
 PATIENCE = 240.0  # seconds: far more than anything here takes on a busy machine; a test that waits longer has failed
 
@@ -96,7 +95,7 @@ class ScriptedEngine:
         if text == "unspeakable":
             return Failure(request, "the script says so")
         language = request.language if isinstance(request.language, str) else "en"
-        return Hypothesis(
+        return RequestOutput(
             request=request,
             text=text,
             tokens=(1, 2, 3),
@@ -128,13 +127,13 @@ FACTS = Facts(
 
 
 def health(**changes: Any) -> Health:
+    """A daemon that is well, but for `changes`."""
     fields: dict[str, Any] = {
         "status": "ok",
         "facts": FACTS,
         "sessions": 2,
         "parked": 0,
         "finishing": 0,
-        "totals": Totals(),
         "model": "base",
         "drafter": None,
         "uptime": 9.0,

@@ -4,6 +4,7 @@ Used by tests/test_faults.py with a scripted recogniser, and by tests/benchmarks
 """
 
 import asyncio
+import math
 import resource
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -16,6 +17,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from daemon.config import Config, ConfigError
+from daemon.monitoring.metrics import total
 from daemon.monitoring.systemd_notify import Manager
 from daemon.recognition.request_queue import Result
 from daemon.recognition.scheduler import Engine
@@ -261,10 +263,11 @@ def full_disk(size: int) -> Iterator[None]:
 
 async def disk_full(stage: Stage) -> dict[str, Any]:
     """Transcripts that cannot be written for a while."""
-    before = stage.daemon.health.totals.transcript_errors
+    errors = stage.daemon.metrics.transcript_errors
+    before = total(errors)
     with full_disk(300):
-        await until(lambda: stage.daemon.health.totals.transcript_errors > before)
-    return {"writes_failed": stage.daemon.health.totals.transcript_errors - before}
+        await until(lambda: total(errors) > before)
+    return {"writes_failed": int(total(errors) - before)}
 
 
 async def nothing(stage: Stage) -> dict[str, Any]:
@@ -290,7 +293,7 @@ FAULTS: dict[str, Callable[[Stage], Awaitable[dict[str, Any]]]] = {
 async def inflict(stage: Stage, fault: str, wanted: list[str]) -> dict[str, Any]:
     """The fault in the middle of three sessions; what it did, and whether they heard what is `wanted`."""
     talking = [asyncio.create_task(stage.talk()) for _ in range(NEIGHBOURS)]
-    await until(lambda: len(stage.daemon._registry) >= NEIGHBOURS)
+    await until(lambda: stage.daemon.health.sessions >= NEIGHBOURS)
     facts = await FAULTS[fault](stage)
     heard = await asyncio.gather(*talking)
     return {**facts, "neighbours_unchanged": sum(texts == wanted for texts in heard)}
@@ -300,8 +303,8 @@ async def stopped_in_mid_word(stage: Stage, sessions: int = NEIGHBOURS) -> dict[
     """SIGTERM while everybody speaks: every utterance that was begun has its final, then 1001."""
     delivered = promised = 0
     begun = stage.audio[: len(stage.audio) * 2 // 3]
-    totals = stage.daemon.health.totals
-    wanted = totals.audio_samples + sessions * (len(begun) // 2)
+    audio = stage.daemon.metrics.audio  # seconds
+    wanted = total(audio) + sessions * len(begun) / 32_000
     async with (
         stage.client() as one,
         stage.client() as two,
@@ -310,7 +313,7 @@ async def stopped_in_mid_word(stage: Stage, sessions: int = NEIGHBOURS) -> dict[
         clients = [one, two, three][:sessions]
         for client in clients:
             await client.say(START, begun)
-        await until(lambda: totals.audio_samples == wanted)
+        await until(lambda: math.isclose(total(audio), wanted))
         stage.daemon.stop()
         for client in clients:
             assert (await client.hang_up())[0] == 1001

@@ -36,7 +36,7 @@ PAUSE_S = 10
 MOMENT = """(captions) => {
     const length = (kind) => document.querySelector(`#live ${kind}`)?.textContent.length ?? 0;
     const final = document.querySelectorAll("#log p").length;
-    return final >= captions && length(".settled") > 12 && length(".tentative") > 3;
+    return final >= captions && length(".stable") > 12 && length(".tentative") > 3;
 }"""
 
 

@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 
 from model.engine.engine import Engine
-from model.engine.requests import Hypothesis, Request
+from model.engine.requests import Request, RequestOutput
 
 
 class Oracle:
@@ -53,14 +53,16 @@ class Adversary(Oracle):
         return [*block[:-1], self._eot] if block else []
 
 
-def run_shuffled(engine: Engine, requests: list[Request], order: random.Random) -> list[Hypothesis]:
+def run_shuffled(
+    engine: Engine, requests: list[Request], order: random.Random
+) -> list[RequestOutput]:
     """Everything decoded, arriving in random order while others are under way."""
     waiting, results = order.sample(requests, k=len(requests)), []
     while waiting or engine.occupied:
         while waiting and engine.occupied < engine.slots and order.random() < 0.8:
             engine.admit(waiting.pop())
         for one in engine.step():
-            assert isinstance(one, Hypothesis)
+            assert isinstance(one, RequestOutput)
             results.append(one)
     assert len(results) == len(requests)
     return results

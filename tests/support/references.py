@@ -6,7 +6,7 @@ from functools import cache
 from model.drafting.interface import Proposer
 from model.drafting.previous_text import PreviousText
 from model.engine.engine import Engine
-from model.engine.requests import Hypothesis, Request
+from model.engine.requests import Request, RequestOutput
 from tests.support.oracles import Adversary, Guesser, Oracle
 from tests.support.tiny import CHECKPOINT
 from tests.support.utterances import GREEDY
@@ -15,7 +15,7 @@ EOT = CHECKPOINT.tokens.eot
 
 
 @cache
-def alone(request: Request) -> Hypothesis:
+def alone(request: Request) -> RequestOutput:
     """By an engine that has nothing else to do."""
     (result,) = Engine(CHECKPOINT, slots=1).transcribe([request])
     return result

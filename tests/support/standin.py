@@ -156,7 +156,7 @@ async def standin(
         compression=None,
         process_request=gate,
         max_queue=2,
-        close_timeout=1,
+        close_timeout=20,
     ) as server:
         port = next(iter(server.sockets)).getsockname()[1]
         yield Standin(f"ws://127.0.0.1:{port}", peers)
@@ -186,7 +186,7 @@ def standin_thread(script: Script = obedient, *, gate: Gate | None = None) -> It
 
     thread = threading.Thread(target=work)
     thread.start()
-    server, loop, stop = started.result(timeout=10)
+    server, loop, stop = started.result()
     try:
         yield server
     finally:

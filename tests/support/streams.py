@@ -9,9 +9,10 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
+from streaming.hypothesis import Hypothesis
 from streaming.protocol import Closed, Encoding, Start
-from streaming.segmenter import Settings
 from streaming.session import Output, Session
+from streaming.settings import Settings
 from streaming.utterance import Decode
 from streaming.vad import (
     FRAME,
@@ -31,27 +32,14 @@ class Loudness:
 
 
 @dataclass(frozen=True)
-class TimedWord:
-    text: str
-    start: float
-    end: float
-    probability: float = 0.9
+class Heard(Hypothesis):
+    """A hypothesis with figures that nothing is wrong with."""
 
-
-@dataclass(frozen=True)
-class Heard:
-    """A hypothesis."""
-
-    text: str
-    certain: int = 1_000
     language: str = "en"
-    language_probability: float | None = None
+    certain: int = 1_000
     no_speech: float = 0.25
     mean_logprob: float = -0.5
     compression_ratio: float = 0.9
-    temperature: float = 0.0
-    looped: bool = False
-    timed: tuple[TimedWord, ...] | None = None
     rounds: int = 4
     proposed: int = 9
     accepted: int = 7

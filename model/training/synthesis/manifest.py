@@ -13,6 +13,7 @@ from typing import Self
 
 import soundfile
 
+from model.training.data.files import replacing
 from model.training.synthesis.augmentation import SAMPLE_RATE, Audio
 
 COLUMNS = ("path", "seconds", "use", "language", "speaker", "transcript", "licence", "source")
@@ -84,16 +85,8 @@ class Manifest:
         path.parent.mkdir(exist_ok=True)
         encoded = io.BytesIO()
         soundfile.write(encoded, clip.audio, SAMPLE_RATE, format="FLAC", subtype="PCM_16")
-        partial = path.with_suffix(".part")
-        try:
-            with partial.open("wb") as file:
-                file.write(encoded.getbuffer())
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(path)
-        except OSError:
-            partial.unlink(missing_ok=True)
-            raise
+        with replacing(path) as temporary:
+            temporary.write_bytes(encoded.getbuffer())
         seconds = f"{clip.seconds:.2f}"
         columns = (clip.speaker, clip.transcript, _LICENCE, clip.source)
         self._write((clip.name, seconds, "train", "en", *columns))

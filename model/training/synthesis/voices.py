@@ -42,9 +42,9 @@ class Voice:
         """Raise VoiceError when the synthesiser, or this voice of it, is not installed."""
         match self.synthesiser:
             case "hibari":
-                _hibari(self.variant)
+                hibari_voice(self.variant)
             case "flite":
-                if self.variant not in _flite_voices():
+                if self.variant not in flite_voices():
                     raise VoiceError(
                         f"flite has no voice {self.variant}: install your system's full flite, "
                         "or leave that voice out"
@@ -83,7 +83,8 @@ _FLITE_PITCH_HZ = {"awb": 127, "kal16": 90, "slt": 170}  # as measured
 
 
 @cache
-def _hibari(name: str) -> Any:
+def hibari_voice(name: str) -> Any:
+    """One of hibari's voices, loaded. Raises VoiceError."""
     try:
         from hibari import Hibari  # noqa: PLC0415  (an extra's)
     except ImportError:
@@ -94,7 +95,8 @@ def _hibari(name: str) -> Any:
 
 
 @cache
-def _flite_voices() -> frozenset[str]:
+def flite_voices() -> frozenset[str]:
+    """The names that the installed flite knows. Raises VoiceError."""
     try:
         listed = subprocess.run(
             ["flite", "-lv"],  # noqa: S607  (wherever the system keeps it)
@@ -113,7 +115,7 @@ def _speak_hibari(
     """Hibari's own synthesis with a scaled fundamental, the last of the network's outputs."""
     from hibari import dsp  # noqa: PLC0415  (an extra's)
 
-    voice = _hibari(name)
+    voice = hibari_voice(name)
     rng = np.random.default_rng(seed)
     pieces = [np.zeros(0, np.float32)]
     for phonemes in voice.phonemize(text):
