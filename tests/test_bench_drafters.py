@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from model.training.data import cache
-from model.training.students import fresh
+from model.training.students import untrained_student
 from tests.benchmarks.bench_drafters import (
-    CacheMetadata,
-    Heard,
+    EvaluationSet,
+    Figures,
     examine,
     held_out,
     page,
@@ -19,7 +19,7 @@ from tests.support.lessons import RECIPE, fill, passages
 from tests.support.tiny import CHECKPOINT
 
 SHARES = {"rounds": 4, "tokens": 10, "tau": 2.5, "alpha": 0.375, "acceptance": [0.75, 1.0, 0.0]}
-FACTS: CacheMetadata = {
+FACTS: Figures = {
     "recipe": {"steps": 40},
     "hours": 1.5,
     "seconds": 90,
@@ -41,7 +41,7 @@ def test_every_variant_is_one_that_can_be_trained() -> None:
     real, made = Path("real"), Path("made")
     chosen = variants(CHECKPOINT, [real, made], 40)
     for name, (recipe, caches) in chosen.items():
-        student = fresh(recipe, CHECKPOINT, (3, 5, 9))
+        student = untrained_student(recipe, CHECKPOINT, (3, 5, 9))
         assert sum(p.requires_grad for p in student.parameters()) > 0, name
         assert (recipe.steps, recipe.validate_every) == (40, 40)
         assert caches[0] == (made if name == "synthetic speech alone" else real)
@@ -78,7 +78,7 @@ def test_results_without_a_model_are_of_base(tmp_path: Path) -> None:
 def test_what_is_trained_is_measured_again_without_training(filled: Path, tmp_path: Path) -> None:
     """The time of its training is what the run that trained it took, or not known."""
     recipe = replace(RECIPE, steps=1, validate_every=1)
-    audio: dict[str, Heard] = {"held out": held_out(filled, recipe)}
+    audio: dict[str, EvaluationSet] = {"held out": held_out(filled, recipe)}
     assert 0 < len(audio["held out"].entries) < len(list(cache.entries(filled)))
     first = examine(CHECKPOINT, recipe, [filled], tmp_path, audio, {})
     assert isinstance(first["seconds"], int)

@@ -9,7 +9,7 @@ import torch
 
 from model.training.data import cache
 from model.training.data.cache import CacheError, CacheMetadata
-from model.training.data.distil import teach
+from model.training.data.distil import decode_passages
 from tests.support.lessons import AUX_LAYERS, fill, passages, teacher
 from tests.support.tiny import CHECKPOINT
 
@@ -19,7 +19,7 @@ FACTS = CacheMetadata(CHECKPOINT.fingerprint, "tiny", AUX_LAYERS, "en", "a list"
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     """Tokens, states and features to the bit; who spoke, from where, under which licence."""
     taught = passages(tmp_path / "audio", 12)
-    kept, excluded = teach(teacher(), taught, "en")
+    kept, excluded = decode_passages(teacher(), taught, "en")
     assert kept
     directory = fill(tmp_path / "cache", taught)
     entries = list(cache.entries(directory))
@@ -87,7 +87,7 @@ def test_a_broken_shard_is_named(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_no_shard(tmp_path: Path) -> None:
-    kept, excluded = teach(teacher(), passages(tmp_path / "audio", 4), "en")
+    kept, excluded = decode_passages(teacher(), passages(tmp_path / "audio", 4), "en")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
     try:

@@ -1,7 +1,6 @@
 """The verb `bench`: engines, passes, blocks and temperatures measured on this machine.
 
-Reads the command line and puts the sections together; it measures nothing itself. Results are
-written after each section, so that a run cut short has what it finished.
+Results are written after each section, so that an interrupted run keeps what it finished.
 """
 
 import argparse
@@ -71,7 +70,7 @@ def _add_engine_arguments(parser: argparse.ArgumentParser) -> None:
         "--alpha",
         type=_share,
         default=0.575,
-        help="share of the pretended drafter's proposals to be accepted (default: 0.575, which is "
+        help="share of the simulated drafter's proposals to be accepted (default: 0.575, which is "
         "Whisper-Flash's)",
     )
     quality.add_argument(
@@ -122,13 +121,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _misuse(args: argparse.Namespace, wanted: list[str]) -> str | None:
-    """What is wrong with the command line, in words."""
+    """The error in the command line, if any."""
     unknown = sorted(set(wanted) - set(SECTIONS))
     if unknown:
         return f"no section {', '.join(unknown)}: choose from {', '.join(SECTIONS)}"
     if not args.audio and set(wanted) != {"passes"}:
         return "name recordings with --audio: only the section passes runs without"
-    # Help and the first of mistakes are answered without the seconds that torch takes to import.
+    # Help and the errors above need none of the seconds that torch takes to import.
     from model.bench.benchmark import ENGINES  # noqa: PLC0415
     from model.checkpoints.random_weights import SHAPES  # noqa: PLC0415
     from model.engine.batch_sizes import BUCKETS  # noqa: PLC0415
@@ -137,16 +136,16 @@ def _misuse(args: argparse.Namespace, wanted: list[str]) -> str | None:
         (args.engines or (), ENGINES, "engine"),
         (args.shapes, tuple(SHAPES), "shape"),
     ):
-        strange = sorted(set(given) - set(known))
-        if strange:
-            return f"no {what} {', '.join(strange)}: choose from {', '.join(known)}"
+        unknown = sorted(set(given) - set(known))
+        if unknown:
+            return f"no {what} {', '.join(unknown)}: choose from {', '.join(known)}"
     if args.batch[-1] > BUCKETS[-1]:
         return f"batches have at most {BUCKETS[-1]} utterances, not {args.batch[-1]}"
     return None
 
 
 def _prepare(args: argparse.Namespace) -> str:
-    """Settle device and threads, and find out before any work what would spoil it afterwards."""
+    """Set device and threads, and raise before any work the errors that would spoil it."""
     import torch  # noqa: PLC0415
     from transformers.utils import logging  # noqa: PLC0415
 
@@ -155,8 +154,8 @@ def _prepare(args: argparse.Namespace) -> str:
     from model.bench.word_errors import normalised  # noqa: PLC0415
     from model.engine.build import check_int8  # noqa: PLC0415
 
-    logging.set_verbosity_error()  # its advice on how to call `generate` would drown the progress
-    normalised("")  # a package that is missing is found out now
+    logging.set_verbosity_error()  # its advice on `generate` would hide the progress
+    normalised("")  # raises for a missing package
     read(args.output.with_suffix(".json"))
     if args.threads:
         torch.set_num_threads(args.threads)
@@ -173,7 +172,7 @@ def _prepare(args: argparse.Namespace) -> str:
 def _measured(
     args: argparse.Namespace, wanted: list[str], device: str
 ) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Model, section and figures, as each is finished."""
+    """Model, section and figures of each section, when it is finished."""
     import torch  # noqa: PLC0415
 
     from model.bench.benchmark import Benchmark  # noqa: PLC0415
@@ -191,15 +190,15 @@ def _measured(
     kind = "" if args.precision == "float32" else f", {args.precision}"
     with tempfile.TemporaryDirectory(prefix="captiond-bench-") as scratch:
         plan = _plan(args, device, choose(args.drafter, checkpoint))
-        field = Benchmark(checkpoint, clips, plan, Path(scratch), tell)
+        benchmark = Benchmark(checkpoint, clips, plan, Path(scratch), tell)
         for section in wanted:
             if section != "passes":
-                yield checkpoint.name + kind, section, OVER_CLIPS[section](field)
+                yield checkpoint.name + kind, section, OVER_CLIPS[section](benchmark)
                 continue
             yield checkpoint.name + kind, section, passes(checkpoint, **timing)
             for shape in args.shapes:
                 name = f"{shape}, random weights{kind}"
-                # Half the memory, and no pass depends on how weights are stored.
+                # float16 halves the memory; passes run in their own dtype.
                 made = random_checkpoint(name, shape_config(shape), dtype=torch.float16)
                 yield name, section, passes(made, **timing)
 
@@ -225,7 +224,7 @@ def _plan(args: argparse.Namespace, device: str, drafter: Path | None) -> "Plan"
 
 
 def tell(line: str) -> None:
-    """Say on standard error what goes on: a run takes minutes."""
+    """Report progress on standard error: a run takes minutes."""
     sys.stderr.write(f"{line}\n")
 
 

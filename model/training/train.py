@@ -1,6 +1,6 @@
-"""The verb `train`: audio in, a network's file out, by way of find, join, distil, train, evaluate.
+"""The verb `train`: find, join, distil, train and evaluate, from audio to a drafter file.
 
-Reads the command line and puts the stages together; each goes on where it was stopped.
+It reads the command line and runs the stages; each continues where it was stopped.
 """
 
 import argparse
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SUMMARY = "train a drafter for a model on your own audio"
 
-_PATIENCE = timedelta(hours=12)  # processes of one run may differ so much in their shares' lengths
+_TIMEOUT = timedelta(hours=12)  # between processes of one run, whose shares differ in length
 _STOPPED = 128 + signal.SIGINT
 
 
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--perturb",
         action="store_true",
-        help="hear each passage at a random speed (0.9, 1 or 1.1) and level",
+        help="change each passage to a random speed (0.9, 1 or 1.1) and level",
     )
     _add_recipe_arguments(parser)
 
@@ -113,7 +113,7 @@ def _add_recipe_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train. 0: the network is written; 1: something is missing or unreadable; 130: stopped."""
+    """Train. 0: the drafter is written; 1: something is missing or unreadable; 130: stopped."""
     logging.basicConfig(format="%(message)s")
     logging.getLogger("model").setLevel(logging.INFO)
     from model.checkpoints.load import ModelError  # noqa: PLC0415  (help needs none of the seconds this takes)
@@ -126,9 +126,9 @@ def run(args: argparse.Namespace) -> int:
     except (CacheError, CorpusError, ModelError, OSError) as error:
         sys.stderr.write(f"captiond train: {error}\n")
         return 1
-    except (KeyboardInterrupt, Stopped) as reason:
-        said = str(reason) or "stopped"
-        sys.stderr.write(f"captiond train: {said}; the same command goes on from there\n")
+    except (KeyboardInterrupt, Stopped) as error:
+        reason = str(error) or "stopped"
+        sys.stderr.write(f"captiond train: {reason}; the same command goes on from there\n")
         return _STOPPED
     return 0
 
@@ -142,7 +142,7 @@ def _train(args: argparse.Namespace) -> None:
     from model.training.data.cache import CacheError  # noqa: PLC0415
     from model.training.trainer import Trainer  # noqa: PLC0415
 
-    state = PartialState(cpu=not torch.cuda.is_available(), timeout=_PATIENCE)
+    state = PartialState(cpu=not torch.cuda.is_available(), timeout=_TIMEOUT)
     checkpoint = load(args.model)
     recipe = _recipe(args, checkpoint)
     caches = args.cache or [args.out / "cache"]
@@ -152,9 +152,9 @@ def _train(args: argparse.Namespace) -> None:
         _distil(args, checkpoint, recipe, caches[0], state)
     state.wait_for_everyone()
     trainer = Trainer(checkpoint, caches, recipe, args.out)
-    with _stop_requests() as asked:
+    with _stop_requests() as stop_requested:
         try:
-            trainer.run(asked)
+            trainer.run(stop_requested)
         finally:
             if state.is_main_process and (args.out / "curve.json").exists():
                 draw(args.out / "curve.json", args.out / "curve.svg")
@@ -163,7 +163,7 @@ def _train(args: argparse.Namespace) -> None:
 
 
 def _recipe(args: argparse.Namespace, checkpoint: "Checkpoint") -> "Recipe":
-    """Raises CorpusError for what the model does not have."""
+    """The recipe of the flags. Raises CorpusError for blocks that the model does not have."""
     from model.training.recipe import Recipe, aux_layers_for, speech_aux_layers  # noqa: PLC0415
 
     layers, soft = _layers(args, checkpoint), args.soft > 0
@@ -188,7 +188,7 @@ def _recipe(args: argparse.Namespace, checkpoint: "Checkpoint") -> "Recipe":
 
 
 def _layers(args: argparse.Namespace, checkpoint: "Checkpoint") -> tuple[int, ...]:
-    """Blocks that the layers begin as. Raises CorpusError for those that there are not, or too many."""
+    """The blocks of --layers, or the default. Raises CorpusError for unknown blocks, or too many."""
     from model.training.data.corpus import CorpusError  # noqa: PLC0415
     from model.training.recipe import last_layers  # noqa: PLC0415
 
@@ -208,8 +208,8 @@ def _layers(args: argparse.Namespace, checkpoint: "Checkpoint") -> tuple[int, ..
 def _distil(
     args: argparse.Namespace, checkpoint: "Checkpoint", recipe: "Recipe", cache: Path, state: Any
 ) -> None:
-    """Find, join and distil what the cache still lacks; each process its share."""
-    from model.training.data.cache import note_left_out  # noqa: PLC0415
+    """Find, join and distil the passages that the cache lacks; each process does its share."""
+    from model.training.data.cache import write_left_out  # noqa: PLC0415
     from model.training.data.corpus import find, join  # noqa: PLC0415
     from model.training.data.distil import distil  # noqa: PLC0415
 
@@ -233,7 +233,7 @@ def _distil(
         share=(state.process_index, state.num_processes),
     )
     if state.is_main_process:
-        note_left_out(cache, left_out)
+        write_left_out(cache, left_out)
 
 
 def _finish(
@@ -243,21 +243,23 @@ def _finish(
     caches: list[Path],
     device: Any,
 ) -> None:
-    """Measure the best network on all that was held out, and write it with its notes."""
+    """Evaluate the best network on all held-out trajectories, and write it with its notes."""
     from model.drafting.drafter_files import load_drafter, read_metadata, save_network  # noqa: PLC0415
     from model.training.data import cache  # noqa: PLC0415
     from model.training.data.files import replacing  # noqa: PLC0415
-    from model.training.evaluate import judge  # noqa: PLC0415
+    from model.training.evaluate import evaluate  # noqa: PLC0415
     from model.training.summary import data_notes, describe_file, score_notes  # noqa: PLC0415
 
     best = args.out / "best.safetensors"
-    network, noted = load_drafter(best, checkpoint).network, read_metadata(best)
+    network, metadata = load_drafter(best, checkpoint).network, read_metadata(best)
     splits = trainer.splits
     trajectories = (cache.read(entry) for entry in splits.held_out)
-    score = judge(checkpoint, network, trajectories, kept=splits.metadata.aux_layers, device=device)
+    score = evaluate(
+        checkpoint, network, trajectories, kept=splits.metadata.aux_layers, device=device
+    )
     excluded = sum((cache.excluded(directory) for directory in caches), Counter[str]())
     path = args.out / f"{checkpoint.name.rpartition('/')[2]}.safetensors"
-    notes = {"recipe": noted["recipe"], "step": noted["step"], "model": checkpoint.name}
+    notes = {"recipe": metadata["recipe"], "step": metadata["step"], "model": checkpoint.name}
     notes |= data_notes(splits.training, excluded) | score_notes(score, splits.held_out)
     notes["command"] = shlex.join(["captiond", *sys.argv[1:]])
     with replacing(path) as temporary:
@@ -274,18 +276,18 @@ def _finish(
 @contextmanager
 def _stop_requests() -> Iterator[Callable[[], bool]]:
     """Whether SIGINT or SIGTERM has come. The first one asks; another one ends the process."""
-    came: list[int] = []
+    received: list[int] = []
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def ask(number: int, _frame: FrameType | None) -> None:
-        came.append(number)
+        received.append(number)
         for each, handler in before.items():
             signal.signal(each, handler)
 
     for number in before:
         signal.signal(number, ask)
     try:
-        yield lambda: bool(came)
+        yield lambda: bool(received)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
