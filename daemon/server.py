@@ -62,11 +62,11 @@ def transcripts_of(config: Config, metrics: Metrics) -> Transcripts | None:
     )
 
 
-async def either(*coroutines: Coroutine[Any, Any, Any], timeout: float | None = None) -> None:  # noqa: ASYNC109 - as asyncio.wait's
-    """Until one of them is done, or `timeout` seconds have passed; the others are cancelled."""
+async def either(*coroutines: Coroutine[Any, Any, Any], seconds: float | None = None) -> None:
+    """Until one of them is done, or so many seconds have passed; the others are cancelled."""
     tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
     try:
-        await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for task in tasks:
             task.cancel()
@@ -229,7 +229,7 @@ class Daemon:
             connection.shut_down()
         closed = asyncio.create_task(self._settled())
         patience = self.config.shutdown_seconds
-        await either(asyncio.wait({closed}), self._stop_insisted.wait(), timeout=patience)
+        await either(asyncio.wait({closed}), self._stop_insisted.wait(), seconds=patience)
         late = set(self.listener.sockets)
         if late:
             logger.warning("%d connections are dropped before their end", len(late))

@@ -8,8 +8,9 @@
 
     expired: FINISHED and DETACHED_FINISHED ──► CLOSED; any other ──► UNATTENDED ── finished ──► CLOSED
 
-A session that is lost keeps its place: each state of a session that is heard has its twin for one whose
-client is awaited back. No clock and no socket is known here.
+A lost session keeps its place: OPEN, DRAINING and FINISHED have a twin each, in which the client is
+awaited back. An aborted session finishes, or closes, without its pending finals. No clock and no socket is
+known here.
 """
 
 from enum import Enum, auto

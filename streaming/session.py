@@ -51,7 +51,7 @@ class Session:
     """The stream from `start` to `closed`.
 
     Each call returns what is to be done next, in order: messages go to the client, a Decode goes to
-    the recogniser and comes back by `accept` or `fail`, in any order. Of every utterance the client
+    the recogniser and comes back by `accept` or `fail`, in any order. For every utterance the client
     sees the start of speech, partials, the end of speech and exactly one final, finals in order.
 
     A frame is heard half a second at a time: `feed` takes it whole and hears its beginning, and each
@@ -109,7 +109,7 @@ class Session:
     def process(self) -> list[Output]:
         """Hear on in what was fed, for half a second at most.
 
-        Of the partials that fall due within one frame only the newest is given out: it supersedes
+        Only the newest of the partials that fall due within one frame is given out: it supersedes
         the others, and many copies of 30 s would be large.
         """
         outputs = self._follow(self._front.read())
@@ -118,8 +118,8 @@ class Session:
     def flush(self) -> list[Output]:
         """End the open utterance here, with all audio received; the stream goes on.
 
-        `Flushed` follows the last final of what came before; of several that are due together only the
-        last comes. Raises ProtocolError("bad_order") after `stop`.
+        `Flushed` follows the last final of what came before; only the last of several that are due
+        together comes. Raises ProtocolError("bad_order") after `stop`.
         """
         self.lifecycle.step(Event.FLUSH)
         outputs = self._follow(self._front.finish(last=False))

@@ -47,7 +47,7 @@ class Refusal:
 
 
 def authenticate(headers: Headers, tokens: Tokens, allowed_origins: Sequence[str]) -> Refusal | str:
-    """Who asks: the label of its token, "" where none is needed; or why nobody may ask so."""
+    """The label of the client's token, "" where none is needed; or why no client may ask so."""
     offered = [name for name in offered_protocols(headers) if not name.startswith(TOKEN_PROTOCOL)]
     if offered and SUBPROTOCOL not in offered:
         text = f"unknown subprotocol {', '.join(offered)}: this daemon speaks {SUBPROTOCOL}\n"
@@ -141,7 +141,7 @@ class Admission:
         return self.tokens.label(request.headers) is not None
 
     def identify(self, request: Request) -> Refusal | str:
-        """Who asks, as `stranger` says."""
+        """The label of the client's token, or why it may not ask, as `stranger` says."""
         return authenticate(request.headers, self.tokens, self.config.allowed_origins)
 
     def admit(self, socket: ServerConnection, request: Request, label: str) -> Refusal | None:

@@ -11,7 +11,7 @@ from streaming.lifecycle import State
 
 
 class Deadlines:
-    """Of one connection. end: called when one has passed. excused: whether no frame can be expected now."""
+    """One connection's. end: called when one has passed. excused: whether no frame can be expected now."""
 
     def __init__(
         self, config: Config, end: Callable[[CloseReason], None], excused: Callable[[], bool]
@@ -51,7 +51,7 @@ class Deadlines:
         self._timers[purpose] = self._loop.call_later(seconds, act)
 
     def _limit(self, session: LiveSession) -> None:
-        """A session whose audio is over ends by itself, however long its finals take."""
+        """A session that takes no more audio ends by itself, however long its finals take."""
         if session.state is State.OPEN:
             self._end(TIME_LIMIT)
 

@@ -13,7 +13,7 @@ from streaming.utterance import Decode
 
 
 class Dispatcher:
-    """Of the session `name`. decoded: takes each result, with the milliseconds that it took."""
+    """The decodes of session `name`. decoded: takes each result, with the milliseconds that it took."""
 
     def __init__(
         self,

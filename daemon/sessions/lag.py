@@ -54,18 +54,18 @@ class LagMonitor:
         return Lag(seconds=round(age, 2), shedding="partials" if sheds else "nothing")
 
 
-class Listener(Protocol):
-    """Whoever may be told."""
+class Recipient(Protocol):
+    """A client that may be told."""
 
     def tell(self, message: Lag) -> None:
         """The next message."""
 
 
 class LagReporter:
-    """Tells by the clock what `Lateness` has to say to whom `listener` returns, if anyone."""
+    """Tells the client that `recipient` returns, if any, what `Lateness` has to say, when it is due."""
 
-    def __init__(self, listener: Callable[[], Listener | None], *, sheds_partials: bool) -> None:
-        self._listener = listener
+    def __init__(self, recipient: Callable[[], Recipient | None], *, sheds_partials: bool) -> None:
+        self._recipient = recipient
         self._loop = asyncio.get_running_loop()
         self._lag_monitor = LagMonitor(sheds_partials=sheds_partials)
         self._timer: asyncio.TimerHandle | None = None  # of the next look
@@ -87,7 +87,7 @@ class LagReporter:
     def watch(self) -> None:
         """Look when it is time to: also for a client that has come since."""
         due = self._lag_monitor.due
-        if due is not None and self._timer is None and self._listener() is not None:
+        if due is not None and self._timer is None and self._recipient() is not None:
             self._timer = self._loop.call_at(due, self._look)
 
     def cancel(self) -> None:
@@ -98,7 +98,7 @@ class LagReporter:
     def _look(self) -> None:
         self._timer = None
         lag = self._lag_monitor.look(self._loop.time())
-        if (listener := self._listener()) is not None:
+        if (recipient := self._recipient()) is not None:
             if lag is not None:
-                listener.tell(lag)
+                recipient.tell(lag)
             self.watch()

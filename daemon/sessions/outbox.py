@@ -12,7 +12,7 @@ FULL = 1_000  # messages, about 300 bytes each: twenty minutes of speech for one
 
 
 class Outbox:
-    """Messages in order. Of partials and lags only the newest is kept: an older one is no news.
+    """Messages in order. Only the newest partial and the newest lag are kept: an older one is no news.
 
     ended: no message will follow.
     """

@@ -1,4 +1,4 @@
-"""All sessions: whose client is here, whose client is awaited back, and when a session is given up.
+"""All sessions: resumption after a lost connection, and when a session is given up.
 
 Bounded: a session waits `resume_seconds`, and gives way to a new one when there are more than
 `max_sessions`, first one of the newcomer's own, then the longest lost. Which state a session is in, and

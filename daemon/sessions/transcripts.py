@@ -1,4 +1,4 @@
-"""Transcripts on disk: of each session JSON lines, SRT and WebVTT, written at each final.
+"""Transcripts on disk: JSON lines, SRT and WebVTT for each session, written at each final.
 
 One thread does all writing, so that a slow disk delays no caption. A name is made of the time and the
 session's name, which are ours: nothing that a client sends reaches the file system but as content.
@@ -28,7 +28,7 @@ from streaming.subtitles import Subtitles
 logger = logging.getLogger(__name__)
 
 MIB = 2**20
-# Pieces that a disk has not taken: of each session those that it refused, and of all those it has yet to try.
+# Most pieces in memory: those that the disk refused of one session, those it has yet to try of all.
 MOST_PENDING = 1_000
 TAIL = 2**16  # bytes in which a broken last piece is looked for
 PIECE_END = {".jsonl": b"\n", ".srt": b"\n\n", ".vtt": b"\n\n"}
