@@ -42,7 +42,6 @@ from streaming.protocol import (
 )
 from streaming.subtitles import printable
 
-SUMMARY = "start a daemon, caption the bundled sample live, stop"
 NAME = "captiond demo"
 
 HOME = Path(__file__).resolve().parent.parent  # where the import packages lie

@@ -22,8 +22,6 @@ from clients.captioning import Interrupt, add_caption_arguments, caption, run_ve
 from clients.stream import Captions, ConnectError, StreamError
 from streaming.protocol import SAMPLE_BYTES, SAMPLE_RATE, Encoding, ProtocolError
 
-SUMMARY = "caption audio files, or raw audio from standard input"
-
 NAME = "captiond file"
 EXACT_IN_INT16 = ("PCM_16", "PCM_U8", "PCM_S8", "ULAW", "ALAW")  # libsndfile's names
 BLOCK_S = 0.1

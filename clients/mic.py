@@ -26,7 +26,6 @@ from clients.captioning import Interrupt, add_caption_arguments, caption, run_ve
 from clients.stream import Captions, StreamError
 from streaming.protocol import SAMPLE_RATE, ProtocolError
 
-SUMMARY = "caption a microphone, live"
 NAME = "captiond mic"
 
 BLOCK_S = 0.05

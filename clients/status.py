@@ -14,7 +14,6 @@ from urllib.parse import urlsplit, urlunsplit
 
 from clients.handshake import DEFAULT_URL, is_local
 
-SUMMARY = "say how a running daemon is"
 NAME = "captiond status"
 PATIENCE_S = 10.0
 

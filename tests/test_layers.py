@@ -35,12 +35,13 @@ CLOCKS = {"model/whisper/measure.py": {"time"}}
 # What each room within a room may import of its neighbours, lowest first.
 WITHIN = {
     "model": {
+        "flags": set[str](),
         "whisper": set[str](),
         "checkpoints": {"whisper"},
         "drafting": {"checkpoints", "whisper"},
         "engine": {"drafting", "checkpoints", "whisper"},
-        "training": {"engine", "drafting", "checkpoints", "whisper"},
-        "bench": {"engine", "drafting", "checkpoints", "whisper"},
+        "training": {"flags", "engine", "drafting", "checkpoints", "whisper"},
+        "bench": {"flags", "engine", "drafting", "checkpoints", "whisper"},
     },
     "daemon": {
         "config": set[str](),
@@ -49,6 +50,7 @@ WITHIN = {
         "monitoring": {"config", "net", "recognition"},
         "sessions": {"config", "net", "recognition", "monitoring"},
         "server": {"config", "net", "recognition", "monitoring", "sessions"},
+        "serve_flags": {"config", "monitoring"},
         "serve": {"config", "net", "monitoring", "server"},
         "cli": set[str](),
         "models": set[str](),
