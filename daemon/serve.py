@@ -83,7 +83,7 @@ async def _main(
 
 
 async def serve(daemon: Daemon, systemd_notify: Manager, read: Callable[[], config.Config]) -> None:
-    """Run `daemon` until a signal asks it to stop; a second one insists. SIGHUP takes over `read`."""
+    """Run `daemon` until a signal stops it; a second one ends it at once. SIGHUP reloads by `read`."""
     loop = asyncio.get_running_loop()
     handlers: dict[signal.Signals, Callable[[], None]] = {
         signal.SIGTERM: lambda: _stop(daemon, systemd_notify),
@@ -112,7 +112,7 @@ def _stop(daemon: Daemon, systemd_notify: Manager) -> None:
 
 
 def reload(daemon: Daemon, systemd_notify: Manager, read: Callable[[], config.Config]) -> None:
-    """Take over what `read` gives; where it is wrong, say so and go on as before."""
+    """Take over the settings of `read`; wrong ones are logged, and change nothing."""
     ready = daemon.ready.is_set()
     if ready:
         systemd_notify.reloading()
@@ -132,7 +132,7 @@ def reload(daemon: Daemon, systemd_notify: Manager, read: Callable[[], config.Co
 
 
 async def _report(daemon: Daemon, systemd_notify: Manager) -> None:
-    """Tell, once, that clients are welcome."""
+    """Report, once, that the daemon is ready."""
     await daemon.ready.wait()
     health = daemon.health
     logger.info(
@@ -146,10 +146,10 @@ async def _report(daemon: Daemon, systemd_notify: Manager) -> None:
 
 
 async def _beat(daemon: Daemon, systemd_notify: Manager) -> None:
-    """Keep the service manager informed, and its watchdog fed while decoding makes progress.
+    """Send status to the service manager, and feed its watchdog while decoding makes progress.
 
-    A daemon with nothing to do is fed, too; one whose model is stuck is not, nor is one whose event
-    loop is: this would not run.
+    An idle daemon feeds it, too. A stuck model does not, nor does a stuck event loop, in which this
+    coroutine would not run.
     """
     pause = BEAT if systemd_notify.watchdog is None else min(BEAT, systemd_notify.watchdog / 3)
     starved = False
@@ -177,7 +177,7 @@ def physical_cores(topology: Path = TOPOLOGY) -> int:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether this machine alone can reach an address; names but localhost are not looked up."""
+    """Whether only this machine can reach an address; names but localhost are not looked up."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -26,7 +26,7 @@ from daemon.monitoring.health import Health, Status
 from daemon.monitoring.metrics import CONTENT_TYPE, Metrics
 from daemon.net.auth import Tokens
 from daemon.net.http import Reply, Router, path, wants_websocket
-from daemon.net.listener import STRANGERS, Listener
+from daemon.net.listener import SPARE_CONNECTIONS, Listener
 from daemon.net.static_files import Page
 from daemon.net.tls import Tls
 from daemon.recognition.scheduler import Engine, Scheduler
@@ -157,7 +157,7 @@ class Daemon:
         if self._tls is not None:
             self._tls.reload()
         self._config, self._tokens = config, tokens
-        self._listener.most = config.max_sessions + STRANGERS
+        self._listener.most = config.max_sessions + SPARE_CONNECTIONS
         if self._transcripts is not None:
             self._transcripts.limit(config.transcripts_file_mb, config.transcripts_keep_mb)
         if self._service is not None:
@@ -172,16 +172,16 @@ class Daemon:
         if self._service is None:
             return "warming_up"
         return (
-            "stalled" if self._scheduler.facts().idle > self._config.stalled_after_seconds else "ok"
+            "stalled" if self._scheduler.stats().idle > self._config.stalled_after_seconds else "ok"
         )
 
     @property
     def health(self) -> Health:
         """How the daemon is, now."""
-        facts = self._scheduler.facts()
+        stats = self._scheduler.stats()
         return Health(
             status=self.status,
-            facts=facts,
+            stats=stats,
             sessions=len(self._admitted),
             parked=self._registry.waiting,
             finishing=self._registry.finishing,
@@ -190,7 +190,7 @@ class Daemon:
             uptime=time.monotonic() - self._began,
             # Whoever has left what is still to be decoded has not left yet.
             full=len(self._admitted) + self._registry.finishing >= self._config.max_sessions,
-            late=facts.wait > self._config.max_lag_seconds,
+            late=stats.wait > self._config.max_lag_seconds,
         )
 
     @property

@@ -145,7 +145,7 @@ async def test_a_seat_that_is_discarded_says_nothing_more() -> None:
     live_session.discard()
     said = list(ear.heard)
     engine.release()
-    await until(lambda: room.scheduler.facts().running == 0)
+    await until(lambda: room.scheduler.stats().running == 0)
     live_session.feed(sentence())
     live_session.process()
     live_session.flush()

@@ -120,7 +120,7 @@ class Teacher:
         self._slots.reset(0, nothing, nothing, [0.0] * count)
         rows = [Sequence(Request(audio), language) for audio in audios]
         for row in rows:
-            row.open(self._table, int(self._whisper.config.max_target_positions))
+            row.set_prompt(self._table, int(self._whisper.config.max_target_positions))
         self._decode(phases, rows, window)
         features = torch.cat(recorder.features, 1)
         return [
