@@ -13,8 +13,8 @@ from model.engine.requests import Request
 from model.whisper.alignment import (
     attention,
     cheapest_path,
+    non_silent_states,
     read_heads,
-    sounding,
     split_words,
     timed_words,
     token_starts,
@@ -106,8 +106,8 @@ def test_times_lie_within_the_utterance() -> None:
     """The last state may reach a little behind the last sample."""
     tokens = TOKENS.encode(" ab c")
     starts = np.array([0, 10, 20, 40, 50, 51])
-    chances = [0.5, 0.7, 0.9, 0.2, 0.4]
-    first, second = timed_words(tokens, starts, np.arange(51), chances, TOKENS, "en", 1.01)
+    probabilities = [0.5, 0.7, 0.9, 0.2, 0.4]
+    first, second = timed_words(tokens, starts, np.arange(51), probabilities, TOKENS, "en", 1.01)
     assert (first.text, first.start, first.end) == ("ab", 0.0, 0.8)
     assert (second.text, second.start, second.end) == ("c", 0.8, 1.01)
     assert first.probability == pytest.approx(0.7)
@@ -179,22 +179,22 @@ def test_pauses_are_in_no_word() -> None:
     """States 10 to 29 are silent, and some at either end: words meet around them."""
     audio = np.zeros(50 * 320, np.float32)
     audio[5 * 320 : 10 * 320] = audio[30 * 320 : 45 * 320] = 0.1
-    sound = sounding(audio)
+    sound = non_silent_states(audio)
     assert sound.tolist() == [*range(5, 10), *range(30, 45)]
     tokens = TOKENS.encode(" a b")
     found = timed_words(tokens, np.array([0, 2, 5, 12, 19]), sound, [0.9] * 4, TOKENS, "en", 1.0)
     assert [(word.start, word.end) for word in found] == [(0.1, 0.2), (0.6, 0.88)]
-    assert len(sounding(audio + 0.01)) == 50, "under noise"
+    assert len(non_silent_states(audio + 0.01)) == 50, "under noise"
 
 
 def test_a_bump_makes_no_pause_of_soft_speech() -> None:
     audio = np.full(100 * 320, 0.01, np.float32)
     audio[60 * 320 : 61 * 320] = 0.9
-    assert len(sounding(audio)) == 100
+    assert len(non_silent_states(audio)) == 100
 
 
 @given(arrays(np.float32, st.integers(1, 3_000), elements=st.floats(-1, 1, width=32)))
 def test_some_state_sounds_whatever_the_audio(audio: np.ndarray) -> None:
-    sound = sounding(audio)
+    sound = non_silent_states(audio)
     assert 1 <= len(sound) <= -(-len(audio) // 320)
     assert (np.diff(sound) > 0).all()

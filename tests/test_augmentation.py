@@ -18,7 +18,7 @@ from model.training.synthesis.augmentation import (
 PITCHES = (0.6, 1.15)
 PLAIN = Augmentation(
     size=1.0,
-    draft_length=1.0,
+    tempo=1.0,
     pitch=1.0,
     lead_s=0.5,
     tail_s=0.25,

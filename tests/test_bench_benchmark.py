@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from model.bench.benchmark import ENGINES, about
+from model.bench.benchmark import ENGINES, conditions
 from model.bench.clips import BenchError
-from model.bench.other_engines import Absent
+from model.bench.other_engines import Unavailable
 from model.checkpoints.load import ModelError
 from model.engine import build as starting
 from model.whisper import measure
@@ -28,9 +28,9 @@ def test_why_a_contender_is_absent_is_said_every_time(tmp_path: Path) -> None:
         ("faster-whisper-int8", "tiny-random comes from tests, which is not in CTranslate2"),
     ):
         for _ in range(2):
-            with pytest.raises(Absent, match=words):
+            with pytest.raises(Unavailable, match=words):
                 run.contender(name, 1)
-    with pytest.raises(Absent, match="one utterance at a time"):
+    with pytest.raises(Unavailable, match="one utterance at a time"):
         run.contender("assisted", 3)
 
 
@@ -41,20 +41,20 @@ def test_the_int8_target_is_a_contender_with_a_reference_of_its_own(tmp_path: Pa
     plain = run.contender("int8", 1)
     drafted = run.contender("int8-oracle", 1)
     assert (plain.name, drafted.name) == ("int8", "int8-oracle")
-    tokens = [transcription.tokens for transcription in plain.read(run.clips[:4])]
-    transcriptions = drafted.read(run.clips[:4])
+    tokens = [transcription.tokens for transcription in plain.transcribe(run.clips[:4])]
+    transcriptions = drafted.transcribe(run.clips[:4])
     assert [transcription.tokens for transcription in transcriptions] == tokens
     assert any(transcription.accepted for transcription in transcriptions)
     everything = field(tmp_path, replace(PLAN, precision="int8"))
-    said = everything.contender("greedy", 1).read(run.clips[:4])
+    said = everything.contender("greedy", 1).transcribe(run.clips[:4])
     assert [transcription.tokens for transcription in said] == tokens
-    with pytest.raises(Absent, match="all of captiond's engines are int8"):
+    with pytest.raises(Unavailable, match="all of captiond's engines are int8"):
         everything.contender("int8", 1)
 
 
 def test_why_there_is_no_int8_contender(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(starting, "missing_instructions", lambda: ["AVX-512 VNNI"])
-    with pytest.raises(Absent, match="needs a CPU with AVX-512 VNNI"):
+    with pytest.raises(Unavailable, match="needs a CPU with AVX-512 VNNI"):
         field(tmp_path).contender("int8-oracle", 1)
 
 
@@ -65,9 +65,9 @@ def test_a_trained_drafter_says_what_greedy_says(
     monkeypatch.setattr(measure, "timed", lambda work: (work(), 1.0))
     plan = replace(PLAN, drafter=save_tiny_drafter(tmp_path / "tiny.safetensors"))
     run = field(tmp_path, plan)
-    drafted = run.contender("drafter", 4).read(run.clips[:3])
+    drafted = run.contender("drafter", 4).transcribe(run.clips[:3])
     assert [transcription.tokens for transcription in drafted] == [
-        run.truth[c] for c in run.clips[:3]
+        run.reference[c] for c in run.clips[:3]
     ]
     assert any(transcription.proposed for transcription in drafted)
 
@@ -85,7 +85,7 @@ def test_every_engine_can_be_asked_for(tmp_path: Path) -> None:
     for name in ENGINES:
         try:
             answers[name] = run.contender(name, 1).name
-        except Absent as reason:
+        except Unavailable as reason:
             answers[name] = str(reason)
     assert all(answers.values())
     int8 = set() if missing_instructions() else {"int8", "int8-oracle"}
@@ -103,7 +103,7 @@ def test_a_language_that_the_model_lacks_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_the_figures_rest_on(tmp_path: Path) -> None:
-    assert about(field(tmp_path)) == {
+    assert conditions(field(tmp_path)) == {
         "clips": 5,
         "audio_s": 3.8,
         "language": "en",

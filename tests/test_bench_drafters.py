@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from model.training.data import cache
-from model.training.students import fresh
+from model.training.students import untrained_student
 from tests.benchmarks.bench_drafters import (
-    CacheMetadata,
-    Heard,
+    EvaluationSet,
+    Figures,
     examine,
     held_out,
     page,
@@ -19,7 +19,7 @@ from tests.support.lessons import RECIPE, fill, passages
 from tests.support.tiny import CHECKPOINT
 
 SHARES = {"rounds": 4, "tokens": 10, "tau": 2.5, "alpha": 0.375, "acceptance": [0.75, 1.0, 0.0]}
-FACTS: CacheMetadata = {
+FIGURES: Figures = {
     "recipe": {"steps": 40},
     "hours": 1.5,
     "seconds": 90,
@@ -41,7 +41,7 @@ def test_every_variant_is_one_that_can_be_trained() -> None:
     real, made = Path("real"), Path("made")
     chosen = variants(CHECKPOINT, [real, made], 40)
     for name, (recipe, caches) in chosen.items():
-        student = fresh(recipe, CHECKPOINT, (3, 5, 9))
+        student = untrained_student(recipe, CHECKPOINT, (3, 5, 9))
         assert sum(p.requires_grad for p in student.parameters()) > 0, name
         assert (recipe.steps, recipe.validate_every) == (40, 40)
         assert caches[0] == (made if name == "synthetic speech alone" else real)
@@ -53,9 +53,9 @@ def test_every_variant_is_one_that_can_be_trained() -> None:
 
 def test_the_page_has_a_table_for_each_model() -> None:
     """Minutes only where they are known."""
-    again = FACTS | {"seconds": None}
+    again = FIGURES | {"seconds": None}
     text = page(
-        {"base": {"plain": FACTS, "one layer": again}, "tiny": {}, "small": {"plain": FACTS}}
+        {"base": {"plain": FIGURES, "one layer": again}, "tiny": {}, "small": {"plain": FIGURES}}
     )
     cells = "1.5 | 3.50 | 2.50 | 37.5% | 1.25 | .75 1.00 .00 | 2.5"
     assert text.splitlines().count(f"| plain | {cells} | 1.5 |") == 2
@@ -69,16 +69,16 @@ def test_the_page_has_a_table_for_each_model() -> None:
 def test_results_without_a_model_are_of_base(tmp_path: Path) -> None:
     path = tmp_path / "d.json"
     assert read_results(path) == {}
-    path.write_text(json.dumps({"plain": FACTS}))
-    assert read_results(path) == {"base": {"plain": FACTS}}
-    path.write_text(json.dumps({"small": {"plain": FACTS}}))
-    assert read_results(path) == {"small": {"plain": FACTS}}
+    path.write_text(json.dumps({"plain": FIGURES}))
+    assert read_results(path) == {"base": {"plain": FIGURES}}
+    path.write_text(json.dumps({"small": {"plain": FIGURES}}))
+    assert read_results(path) == {"small": {"plain": FIGURES}}
 
 
 def test_what_is_trained_is_measured_again_without_training(filled: Path, tmp_path: Path) -> None:
     """The time of its training is what the run that trained it took, or not known."""
     recipe = replace(RECIPE, steps=1, validate_every=1)
-    audio: dict[str, Heard] = {"held out": held_out(filled, recipe)}
+    audio: dict[str, EvaluationSet] = {"held out": held_out(filled, recipe)}
     assert 0 < len(audio["held out"].entries) < len(list(cache.entries(filled)))
     first = examine(CHECKPOINT, recipe, [filled], tmp_path, audio, {})
     assert isinstance(first["seconds"], int)

@@ -2,38 +2,38 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.bench.oracle import Simulated, chance_for
+from model.bench.oracle import SimulatedDrafter, chance_for
 
 TEXT = st.lists(st.integers(0, 5), max_size=25)
 
 
 @given(TEXT, st.integers(1, 8), st.floats(0, 1), st.integers(0, 9))
 def test_a_pretended_drafter_fills_its_blocks(
-    truth: list[int], block: int, chance: float, limit: int
+    reference: list[int], block: int, chance: float, limit: int
 ) -> None:
-    """Silent before the first token; then full blocks, behind the end of the truth, too."""
-    drafter = Simulated(truth, chance, block)
+    """Silent before the first token; then full blocks, behind the end of the reference, too."""
+    drafter = SimulatedDrafter(reference, chance, block)
     assert drafter.propose(limit) == []
-    for token in truth:
+    for token in reference:
         drafter.emit([token])
         assert len(drafter.propose(limit)) == min(limit, block)
 
 
 def test_a_pretended_drafter_errs_at_its_rate() -> None:
     """Always right, never right, and about as often as it should be."""
-    truth = list(range(1, 2002))
+    reference = list(range(1, 2002))
     for chance, low, high in ((0.0, 0, 0), (0.87, 1690, 1790), (1.0, 2000, 2000)):
-        drafter = Simulated(truth, chance, block=1)
+        drafter = SimulatedDrafter(reference, chance, block=1)
         right = 0
         for done in range(2000):
-            drafter.emit(truth[done : done + 1])
-            right += drafter.propose(8) == [truth[done + 1]]
+            drafter.emit(reference[done : done + 1])
+            right += drafter.propose(8) == [reference[done + 1]]
         assert low <= right <= high
 
 
 def test_a_wrong_token_is_never_the_right_one() -> None:
     """Token 0, too, has another."""
-    drafter = Simulated([1, 0, 0, 5], chance=0.0, block=3)
+    drafter = SimulatedDrafter([1, 0, 0, 5], chance=0.0, block=3)
     drafter.emit([1])
     assert all(a != b for a, b in zip(drafter.propose(3), [0, 0, 5], strict=True))
 

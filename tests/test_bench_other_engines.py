@@ -13,9 +13,9 @@ from model.bench import other_engines
 from model.bench.clips import Clip
 from model.bench.contenders import EngineUnderTest, greedy
 from model.bench.other_engines import (
-    Absent,
     FasterWhisper,
     Transformers,
+    Unavailable,
     assistant_for,
     ctranslate2_directory,
 )
@@ -33,7 +33,7 @@ CLIPS = [
 def ours() -> list[tuple[int, ...]]:
     """Greedy tokens of the engine, alone each."""
     engine_under_test = EngineUnderTest.plain(CHECKPOINT, device="cpu", slots=1, block=4)
-    return [greedy(engine_under_test, "en").read([clip])[0].tokens for clip in CLIPS]
+    return [greedy(engine_under_test, "en").transcribe([clip])[0].tokens for clip in CLIPS]
 
 
 @pytest.mark.parametrize("batch", [1, 5])
@@ -41,7 +41,7 @@ def test_transformers_says_what_the_engine_says(batch: int) -> None:
     """Alone and in a batch, the end of transcript included: the same opening, rules and budget."""
     other = Transformers("transformers", CHECKPOINT, "en")
     units = [CLIPS[at : at + batch] for at in range(0, len(CLIPS), batch)]
-    transcriptions = [transcription for unit in units for transcription in other.read(unit)]
+    transcriptions = [transcription for unit in units for transcription in other.transcribe(unit)]
     assert [transcription.tokens for transcription in transcriptions] == ours()
     eot = CHECKPOINT.tokens.eot
     assert [r.text_tokens for r in transcriptions] == [
@@ -65,19 +65,19 @@ def test_transformers_takes_sdpa(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_assistant_of_the_same_weights_changes_no_text() -> None:
     other = Transformers("assisted", CHECKPOINT, "en", assistant=CHECKPOINT)
-    assert other.read(CLIPS[:1])[0].tokens == ours()[0]
+    assert other.transcribe(CLIPS[:1])[0].tokens == ours()[0]
 
 
 def test_why_there_is_no_assistant(monkeypatch: pytest.MonkeyPatch) -> None:
     """No smaller model, none on this machine, another vocabulary."""
     monkeypatch.setattr(other_engines, "load", lambda _: tiny_checkpoint(vocab_size=300))
-    with pytest.raises(Absent, match="no smaller model than tiny to assist it"):
+    with pytest.raises(Unavailable, match="no smaller model than tiny to assist it"):
         assistant_for(replace(CHECKPOINT, name="tiny"), None)
-    with pytest.raises(Absent, match="the vocabulary of other is not that of tiny-random"):
+    with pytest.raises(Unavailable, match="the vocabulary of other is not that of tiny-random"):
         assistant_for(replace(CHECKPOINT, tokens=replace(CHECKPOINT.tokens, vocabulary=1)), "other")
     assert assistant_for(CHECKPOINT, None).tokens.vocabulary == CHECKPOINT.tokens.vocabulary
     monkeypatch.undo()
-    with pytest.raises(Absent, match="no assistant: there is no model 'no such model'"):
+    with pytest.raises(Unavailable, match="no assistant: there is no model 'no such model'"):
         assistant_for(CHECKPOINT, "no such model")
 
 
@@ -85,7 +85,7 @@ def test_a_rival_that_is_not_installed_says_what_brings_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(Absent, match=r"faster-whisper is not installed: captiond\[compare\]"):
+    with pytest.raises(Unavailable, match=r"faster-whisper is not installed: captiond\[compare\]"):
         FasterWhisper("faster-whisper-int8", tmp_path, "int8", "en", "cpu", 1)
 
 
@@ -117,7 +117,7 @@ def test_weights_in_pieces_are_joined(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 def test_weights_of_another_format_are_said_to_be(tmp_path: Path) -> None:
-    with pytest.raises(Absent, match="which is not in CTranslate2's format"):
+    with pytest.raises(Unavailable, match="which is not in CTranslate2's format"):
         ctranslate2_directory(replace(CHECKPOINT, name="base", source=str(tmp_path)), tmp_path)
 
 
@@ -154,10 +154,10 @@ def test_faster_whisper_gets_every_sample_of_every_clip(
     fake.__spec__ = importlib.util.spec_from_loader("faster_whisper", loader=None)
     monkeypatch.setitem(sys.modules, "faster_whisper", fake)
     other = FasterWhisper("faster-whisper-int8", tmp_path, "int8", "en", "cpu", 1)
-    transcriptions = other.read(CLIPS)
+    transcriptions = other.transcribe(CLIPS)
     assert [transcription.text for transcription in transcriptions] == list("01234")
     assert all(np.array_equal(got, clip.audio) for got, clip in zip(cut, CLIPS, strict=True))
-    (alone,) = other.read(CLIPS[:1])
+    (alone,) = other.transcribe(CLIPS[:1])
     assert (alone.text, alone.tokens, alone.text_tokens) == ("one", (1, 2), 2)
 
 
@@ -172,11 +172,13 @@ def test_faster_whisper_hears_what_the_engine_hears(tmp_path: Path) -> None:
     checkpoint = load("tiny.en")
     clips = [Clip(one.name, one.audio()) for one in recordings(under="librispeech")[:3]]
     engine_under_test = EngineUnderTest.plain(checkpoint, device="cpu", slots=3, block=8)
-    wanted = [transcription.text for transcription in greedy(engine_under_test, "en").read(clips)]
+    wanted = [
+        transcription.text for transcription in greedy(engine_under_test, "en").transcribe(clips)
+    ]
     for compute in ("float32", "int8"):
         directory = ctranslate2_directory(checkpoint, tmp_path)
         other = FasterWhisper(f"faster-whisper-{compute}", directory, compute, "en", "cpu", 2)
-        alone = [other.read([clip])[0].text for clip in clips]
-        together = [transcription.text for transcription in other.read(clips)]
+        alone = [other.transcribe([clip])[0].text for clip in clips]
+        together = [transcription.text for transcription in other.transcribe(clips)]
         for texts in (alone, together):
             assert word_errors(wanted, texts)["wer_percent"] < 15

@@ -31,7 +31,7 @@ class Scripted:
     unsteady: bool = False
     calls: list[int] = field(default_factory=list)
 
-    def read(self, clips: Sequence[Clip]) -> list[Transcription]:
+    def transcribe(self, clips: Sequence[Clip]) -> list[Transcription]:
         self.log.append((self.name, "".join(clip.name for clip in clips)))
         self.calls.append(len(self.calls))
         extra = self.calls[-1:] if self.unsteady else []
@@ -65,20 +65,20 @@ def test_every_repeat_starts_with_another_contender(clock: list[float]) -> None:
 
 def test_times_are_medians_by_unit_and_readings_keep_the_order(clock: list[float]) -> None:
     clock += [1.0, 10.0, 5.0, 30.0, 2.0, 20.0]
-    (track,) = run_paired(
+    (measurement,) = run_paired(
         [Scripted("a", [])], units_of(CLIPS, 3), repeats=3, warm_ups=0, tell=print
     )
-    assert track.seconds.tolist() == [2.0, 20.0]
-    assert [transcription.text for transcription in track.transcriptions] == list("01234")
-    assert track.unsteady == 0
+    assert measurement.seconds.tolist() == [2.0, 20.0]
+    assert [transcription.text for transcription in measurement.transcriptions] == list("01234")
+    assert measurement.unsteady == 0
 
 
 def test_who_does_not_say_the_same_every_time_is_found_out(clock: list[float]) -> None:
     clock += [1.0] * 4
-    (track,) = run_paired(
+    (measurement,) = run_paired(
         [Scripted("a", [], unsteady=True)], units_of(CLIPS, 3), repeats=2, warm_ups=0, tell=print
     )
-    assert track.unsteady == 5
+    assert measurement.unsteady == 5
 
 
 def test_a_gain_is_a_ratio_of_sums() -> None:

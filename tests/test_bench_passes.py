@@ -1,4 +1,4 @@
-from model.bench.passes import CUT, ROWS, TOKENS, passes
+from model.bench.passes import CUT_VOCABULARY, ROWS, TOKENS, passes
 from model.checkpoints.random_weights import random_checkpoint, shape_config
 from tests.support.tiny import SMALL
 
@@ -16,7 +16,7 @@ def test_every_pass_is_timed() -> None:
     for row in found["target_ms"]:
         assert list(row["tokens"]) == [str(count) for count in TOKENS]
         assert row["nine_to_one"] == row["tokens"]["9"] / row["tokens"]["1"]
-    assert [row["vocabulary"] for row in found["draft_ms"]] == [300, min(CUT, 300)]
+    assert [row["vocabulary"] for row in found["draft_ms"]] == [300, min(CUT_VOCABULARY, 300)]
     times = [ms for row in found["draft_ms"] for ms in row["rows"].values()]
     times += [ms for row in found["target_ms"] for ms in row["tokens"].values()]
     times += [row[key] for row in found["encode_ms"] for key in ("mel", "encoder", "cross")]

@@ -9,17 +9,17 @@ import torch
 
 from model.training.data import cache
 from model.training.data.cache import CacheError, CacheMetadata
-from model.training.data.distil import teach
+from model.training.data.distil import decode_passages
 from tests.support.lessons import AUX_LAYERS, fill, passages, teacher
 from tests.support.tiny import CHECKPOINT
 
-FACTS = CacheMetadata(CHECKPOINT.fingerprint, "tiny", AUX_LAYERS, "en", "a list", 3)
+METADATA = CacheMetadata(CHECKPOINT.fingerprint, "tiny", AUX_LAYERS, "en", "a list", 3)
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     """Tokens, states and features to the bit; who spoke, from where, under which licence."""
     taught = passages(tmp_path / "audio", 12)
-    kept, excluded = teach(teacher(), taught, "en")
+    kept, excluded = decode_passages(teacher(), taught, "en")
     assert kept
     directory = fill(tmp_path / "cache", taught)
     entries = list(cache.entries(directory))
@@ -39,23 +39,23 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        replace(FACTS, target="another"),
-        replace(FACTS, listing="another"),
-        replace(FACTS, aux_layers=(1,)),
-        replace(FACTS, language="de"),
-        replace(FACTS, perturb=0),
+        replace(METADATA, target="another"),
+        replace(METADATA, listing="another"),
+        replace(METADATA, aux_layers=(1,)),
+        replace(METADATA, language="de"),
+        replace(METADATA, perturb=0),
     ],
 )
 def test_a_cache_of_something_else_is_refused(tmp_path: Path, other: CacheMetadata) -> None:
-    cache.create(tmp_path, FACTS)
-    cache.create(tmp_path, FACTS)
+    cache.create(tmp_path, METADATA)
+    cache.create(tmp_path, METADATA)
     with pytest.raises(CacheError, match=r"made from something else \(model tiny, 3 passages"):
         cache.create(tmp_path, other)
-    assert cache.read_metadata(tmp_path) == FACTS
+    assert cache.read_metadata(tmp_path) == METADATA
 
 
 def test_facts_survive(tmp_path: Path) -> None:
-    perturbed = replace(FACTS, perturb=7)
+    perturbed = replace(METADATA, perturb=7)
     cache.create(tmp_path, perturbed)
     assert cache.read_metadata(tmp_path) == perturbed
 
@@ -69,7 +69,7 @@ def test_what_is_no_cache_is_said(tmp_path: Path, text: str | None) -> None:
 
 
 def test_another_format_is_refused(tmp_path: Path) -> None:
-    cache.create(tmp_path, FACTS)
+    cache.create(tmp_path, METADATA)
     path = tmp_path / "facts.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 9}))
     with pytest.raises(CacheError, match="has format 9, not 1: make it anew"):
@@ -87,7 +87,7 @@ def test_a_broken_shard_is_named(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_no_shard(tmp_path: Path) -> None:
-    kept, excluded = teach(teacher(), passages(tmp_path / "audio", 4), "en")
+    kept, excluded = decode_passages(teacher(), passages(tmp_path / "audio", 4), "en")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
     try:

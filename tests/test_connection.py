@@ -6,7 +6,8 @@ from contextlib import suppress
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from daemon.sessions.outbox import FULL, LagMonitor
+from daemon.sessions.lag import LagMonitor
+from daemon.sessions.outbox import FULL
 from streaming.protocol import (
     Closed,
     Error,
@@ -197,10 +198,10 @@ async def test_a_client_that_vanishes_in_mid_word_frees_everything(
                 await client.say(Start(), speech()[: 20 * 32_000])
                 await until(engine.entered.is_set)
                 client.socket.transport.abort()
-            await until(lambda: not daemon._connections)
+            await until(lambda: not daemon.connections)
         assert len(caplog.records) == 1
         assert "its client vanished" in caplog.text
-        stats = daemon._scheduler.stats()
+        stats = daemon.scheduler.stats()
         assert (stats.waiting, stats.running) == (0, 0)
         engine.release()
         assert await talk(daemon)
@@ -213,7 +214,7 @@ async def test_a_client_that_closes_its_half_of_the_connection_is_gone() -> None
             await client.say(Start(), sentence())
             await client.hear_until(Ready)
             client.socket.transport.get_extra_info("socket").shutdown(socket.SHUT_WR)
-            await until(lambda: not daemon._connections)
+            await until(lambda: not daemon.connections)
         assert await talk(daemon)
 
 
@@ -222,19 +223,19 @@ async def test_a_client_that_never_reads_is_paused_and_costs_nobody_anything() -
     engine = ScriptedEngine(slots=1, text=lambda _: "word " * 20_000)
     async with serving(engine) as daemon, calling(daemon, max_queue=1) as deaf:
         await deaf.say(Start(partials=False))
-        await until(lambda: bool(daemon._connections))
-        (connection,) = daemon._connections
+        await until(lambda: bool(daemon.connections))
+        (connection,) = daemon.connections
 
         async def shout() -> None:
             while True:
                 await deaf.say(sentence()[: 80 * FRAME], Flush())
 
         shouting = asyncio.create_task(shout())
-        await until(lambda: not connection._may_read.is_set())
-        assert len(connection._outbox._queue) <= FULL + 10
+        await until(lambda: connection.paused)
+        assert connection.queued <= FULL + 10
         assert await talk(daemon)
         shouting.cancel()
-        while not connection._may_read.is_set():  # it reads again, and so does the daemon
+        while connection.paused:  # it reads again, and so does the daemon
             await deaf.hear()
         deaf.socket.transport.abort()
 
@@ -246,7 +247,7 @@ async def test_a_client_that_sends_too_fast_is_paused_and_nothing_is_lost() -> N
     async with serving(engine, max_buffered_seconds=2.0) as daemon, calling(daemon) as client:
         await client.say(Start(partials=False))
         await client.hear_until(Ready)
-        (connection,) = daemon._connections
+        (connection,) = daemon.connections
         times = 4
 
         async def pour() -> None:
@@ -255,9 +256,9 @@ async def test_a_client_that_sends_too_fast_is_paused_and_nothing_is_lost() -> N
             await client.say(Stop())
 
         pouring = asyncio.create_task(pour())
-        await until(lambda: not connection._may_read.is_set())
-        assert connection._live_session is not None
-        session = connection._live_session._session
+        await until(lambda: connection.paused)
+        assert connection.handler.session is not None
+        session = connection.handler.session.stream
         request_queue = session.pending_samples
         for _ in range(20):  # turns of the loop in which more could be read
             await health(daemon)
@@ -277,11 +278,11 @@ async def test_a_paused_client_that_vanishes_is_noticed_at_once() -> None:
     async with serving(engine, max_buffered_seconds=1.0) as daemon, calling(daemon) as client:
         await client.say(Start(partials=False), sentence())
         await client.hear_until(Ready)
-        (connection,) = daemon._connections
-        await until(lambda: not connection._may_read.is_set())
+        (connection,) = daemon.connections
+        await until(lambda: connection.paused)
         client.socket.transport.abort()
-        await until(lambda: not daemon._connections)
-        assert daemon._scheduler.stats().running == 0
+        await until(lambda: not daemon.connections)
+        assert daemon.scheduler.stats().running == 0
 
 
 @pytest.mark.parametrize("seconds", [3, 20])
@@ -296,12 +297,12 @@ async def test_a_paused_client_that_vanishes_is_noticed_behind_what_it_sent(
     async with serving(engine, max_buffered_seconds=1.0) as daemon, calling(daemon) as client:
         await client.say(Start(partials=False), *frames(sentence()))
         await client.hear_until(Ready)
-        (connection,) = daemon._connections
-        await until(lambda: not connection._may_read.is_set())
+        (connection,) = daemon.connections
+        await until(lambda: connection.paused)
         await client.say(*frames(speech()[: seconds * 32_000]))
         client.socket.transport.abort()
-        await until(lambda: not daemon._connections)
-        assert daemon._scheduler.stats().running == 0
+        await until(lambda: not daemon.connections)
+        assert daemon.scheduler.stats().running == 0
 
 
 async def test_what_was_sent_before_a_shutdown_is_heard_to_its_end(
@@ -370,7 +371,7 @@ async def test_a_fault_while_reading_is_paused_closes_at_once(
     async with serving(engine, max_buffered_seconds=1.0) as daemon, calling(daemon) as client:
         await client.say(Start(partials=False))
         await client.hear_until(Ready)
-        (connection,) = daemon._connections
+        (connection,) = daemon.connections
 
         async def pour() -> None:
             with suppress(ConnectionClosed):
@@ -378,7 +379,7 @@ async def test_a_fault_while_reading_is_paused_closes_at_once(
                     await client.say(*frames(speech()))
 
         pouring = asyncio.create_task(pour())
-        await until(lambda: not connection._may_read.is_set())
+        await until(lambda: connection.paused)
         engine.release()
         async with asyncio.timeout(5):  # half of what the library grants a closing handshake
             assert (await client.hang_up())[0] == 1011
@@ -418,4 +419,4 @@ async def test_sessions_leave_no_trace() -> None:
                 elif turn % 3 == 1:
                     await client.say(Stop())
                     await client.hear_all()
-        await until(lambda: not daemon._admitted)
+        await until(lambda: not daemon.admission.admitted)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 import pytest
 
 from model.drafting.draft_length import DraftLength
-from model.drafting.drafter_files import Trained
+from model.drafting.drafter_files import TrainedDrafter
 from model.engine.engine import Engine
 from tests.support.oracles import run_shuffled
 from tests.support.references import one_second, plain
@@ -14,7 +14,9 @@ from tests.support.utterances import GREEDY, WARM
 
 
 @both_drafters
-def test_a_drafter_that_is_never_right_is_left_alone(drafter: Callable[..., Trained]) -> None:
+def test_a_drafter_that_is_never_right_is_left_alone(
+    drafter: Callable[..., TrainedDrafter],
+) -> None:
     """After the first rounds the pace chooses plain passes, but for a probe now and then."""
     engine = Engine(CHECKPOINT, slots=1, drafter=drafter())
     engine.warm_up(one_second)

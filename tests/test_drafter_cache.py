@@ -3,7 +3,6 @@ import torch
 from torch import Tensor, nn
 
 from model.drafting.drafter_cache import DrafterCache, frozen_copy
-from model.drafting.interface import Choose
 from model.drafting.parallel import Architecture
 from tests.support.tiny import CHECKPOINT
 from tests.support.tiny_drafters import whisper_of
@@ -13,34 +12,14 @@ WIDTH = CHECKPOINT.config.d_model
 CUT = (1, 5, 9, 100, 256)
 
 
-class Memory(DrafterCache):
-    """What the drafters of the house do with what they inherit."""
-
-    def name(self, hidden: Tensor, choose: Choose, at: int) -> Tensor:
-        return self._name(hidden, choose, at)
-
-    def keep(self, pairs: list[tuple[Tensor, Tensor]], positions: Tensor, first: int) -> None:
-        """The first pair is layer 1's text, the others are what each layer hears."""
-        self._keep_text(1, *pairs[0], positions, first)
-        self._keep_encoder(pairs[1:], first)
-
-    def kept(self, slot: int) -> list[Tensor]:
-        """Keys and values of layer 1's text, then of what each layer hears."""
-        pairs = [*self._text(1, 3, 8), *self._encoder_len(0, 3, 7), *self._encoder_len(1, 3, 7)]
-        return [tensor[slot].clone() for tensor in pairs]
-
-    def text(self, layer: int) -> tuple[Tensor, Tensor]:
-        return self._text(layer, 3, 8)
-
-
-def memory(vocabulary: tuple[int, ...] | None = None, *, packed: bool = False) -> Memory:
-    plan = Architecture(1, 4, (0, 1), vocabulary)
+def cache(vocabulary: tuple[int, ...] | None = None, *, packed: bool = False) -> DrafterCache:
+    shape = Architecture(1, 4, (0, 1), vocabulary)
     bias = CHECKPOINT.tokens.bias(first=False)
-    return Memory(plan, WHISPER, bias, 3, layers=2, packed=packed)
+    return DrafterCache(shape, WHISPER, bias, 3, layers=2, packed=packed)
 
 
-def logits_of(one: Memory, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
-    """What it shows to the one who chooses."""
+def logits_of(one: DrafterCache, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The logits and ids that `choose` gets."""
     shown: list[tuple[Tensor, Tensor | None]] = []
 
     def choose(logits: Tensor, ids: Tensor | None, at: int) -> Tensor:
@@ -48,7 +27,7 @@ def logits_of(one: Memory, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
         shown.append((logits, ids))
         return logits.argmax(-1)
 
-    named = one.name(hidden, choose, 2)
+    named = one.propose(hidden, choose, 2)
     assert torch.equal(named, shown[0][0].argmax(-1))
     return shown[0]
 
@@ -57,8 +36,8 @@ def logits_of(one: Memory, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
 def test_a_cut_head_says_of_its_tokens_what_the_whole_one_says(packed: bool) -> None:
     """With the token rules: what the checkpoint suppresses stays out. Packed, it may be in int8."""
     hidden = torch.randn(2, 3, WIDTH, generator=torch.Generator().manual_seed(1))
-    whole, _ = logits_of(memory(), hidden)
-    cut, ids = logits_of(memory(CUT, packed=packed), hidden)
+    whole, _ = logits_of(cache(), hidden)
+    cut, ids = logits_of(cache(CUT, packed=packed), hidden)
     assert ids is not None
     assert ids.tolist() == list(CUT)
     assert torch.allclose(cut, whole[..., list(CUT)], atol=0.02 * float(whole.abs().max()))
@@ -67,7 +46,7 @@ def test_a_cut_head_says_of_its_tokens_what_the_whole_one_says(packed: bool) -> 
 
 def test_slots_keep_apart_move_and_are_cleared() -> None:
     """Text and audio of one slot are its own, of every layer; nothing is left where it was zeroed."""
-    one = memory()
+    one = cache()
     generator = torch.Generator().manual_seed(2)
 
     def noise(*shape: int) -> Tensor:
@@ -75,12 +54,18 @@ def test_slots_keep_apart_move_and_are_cleared() -> None:
 
     positions = torch.tensor([[0, 1, 2], [4, 5, 6]])
     k, v = noise(2, 3, 2, 16), noise(2, 3, 2, 16)
-    encoder_len = [(noise(2, 2, 7, 16), noise(2, 2, 7, 16)) for _ in range(2)]
-    one.keep([(k, v), *encoder_len], positions, 1)
-    kept = one.kept
-    assert not any(tensor.any() for tensor in [*kept(0), *one.text(0)])
+    audio = [(noise(2, 2, 7, 16), noise(2, 2, 7, 16)) for _ in range(2)]
+    one.write_text(1, k, v, positions, 1)
+    one.write_audio(audio, 1)
+
+    def kept(slot: int) -> list[Tensor]:
+        """Keys and values of layer 1's text, then of each layer's audio."""
+        pairs = [*one.text_kv(1, 3, 8), *one.audio_kv(0, 3, 7), *one.audio_kv(1, 3, 7)]
+        return [tensor[slot].clone() for tensor in pairs]
+
+    assert not any(tensor.any() for tensor in [*kept(0), *one.text_kv(0, 3, 8)])
     assert torch.equal(kept(2)[0][:, 4:7], k[1].transpose(0, 1))
-    assert torch.equal(kept(2)[3], encoder_len[0][1][1])
+    assert torch.equal(kept(2)[3], audio[0][1][1])
     before = kept(2)
     one.move(2, 0, 8, 7)
     one.clear(1, 3)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from model.drafting.drafter_files import Trained
+from model.drafting.drafter_files import TrainedDrafter
 from model.engine.engine import Engine
 from model.engine.requests import Request
 from tests.support.oracles import run_shuffled
@@ -55,7 +55,7 @@ CUT = tuple(range(0, 200, 2))
 @pytest.mark.parametrize("static", [False, True])
 @pytest.mark.parametrize("slots", [1, 2, 4, 8])
 def test_a_drafter_changes_no_greedy_token(
-    drafter: Callable[..., Trained],
+    drafter: Callable[..., TrainedDrafter],
     vocabulary: tuple[int, ...] | None,
     static: bool,
     slots: int,
@@ -75,7 +75,9 @@ def test_a_drafter_changes_no_greedy_token(
 
 @both_drafters
 @pytest.mark.parametrize("block", [1, 2, 3])
-def test_a_short_block_changes_no_greedy_token(drafter: Callable[..., Trained], block: int) -> None:
+def test_a_short_block_changes_no_greedy_token(
+    drafter: Callable[..., TrainedDrafter], block: int
+) -> None:
     """Of the engine's or of the drafter's making: fewer candidates than the other could take."""
     for trained, most in ((drafter(block=block), 8), (drafter(), block)):
         engine = Engine(CHECKPOINT, slots=3, drafter=trained, block=most)
@@ -86,7 +88,7 @@ def test_a_short_block_changes_no_greedy_token(drafter: Callable[..., Trained], 
 
 @both_drafters
 def test_a_sampled_row_with_a_drafter_follows_from_its_seed_alone(
-    drafter: Callable[..., Trained],
+    drafter: Callable[..., TrainedDrafter],
 ) -> None:
     """Company, order and what was said before change nothing; the distribution is tested apart."""
     wanted = {request: plain(request) for request in GREEDY}
@@ -108,7 +110,7 @@ def test_a_sampled_row_with_a_drafter_follows_from_its_seed_alone(
 SHORT = tiny_checkpoint(max_target_positions=16)
 
 
-def first_tokens(drafter: Trained | None, seeds: range) -> Counter[tuple[int, ...]]:
+def first_tokens(drafter: TrainedDrafter | None, seeds: range) -> Counter[tuple[int, ...]]:
     """How often each pair of first tokens is drawn at T = 1, over many seeds in full batches."""
     engine = Engine(SHORT, slots=16, drafter=drafter)
     drawn = engine.transcribe(
@@ -121,7 +123,7 @@ def first_tokens(drafter: Trained | None, seeds: range) -> Counter[tuple[int, ..
 
 @both_drafters
 def test_sampling_through_a_drafter_has_the_targets_distribution(
-    drafter: Callable[..., Trained],
+    drafter: Callable[..., TrainedDrafter],
 ) -> None:
     """The whole engine at T = 1: tokens behind the prefill's, drafted and plain, by chi-square."""
     draws = 1_500

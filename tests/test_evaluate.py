@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.drafting.drafter_files import Trained
+from model.drafting.drafter_files import TrainedDrafter
 from model.engine.engine import Engine
 from model.engine.requests import Request
-from model.training.data.distil import teach
+from model.training.data.distil import decode_passages
 from model.training.data.packing import IGNORED, draw_anchors, lookup_of, pack
 from model.training.data.teacher import Trajectory
-from model.training.evaluate import judge
+from model.training.evaluate import evaluate
 from model.training.student import Student
 from tests.support.lessons import AUX_LAYERS, CPU, noise, passages, teacher
 from tests.support.pupils import parallel_student, speech_student
@@ -37,19 +37,19 @@ def test_the_walk_is_what_the_engine_does(
     tmp_path: Path, make: Callable[[tuple[int, ...]], Student], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same drafter over the same audio: as many rounds, tokens and accepted candidates."""
-    # As `judge` computes: in int8, which serves, a near tie may fall the other way.
+    # As `evaluate` computes: in int8, which serves, a near tie may fall the other way.
     monkeypatch.setattr("model.drafting.drafter_cache.missing_instructions", lambda: ["any"])
     taught = passages(tmp_path, 24)
-    kept, _ = teach(teacher(), taught, "en")
+    kept, _ = decode_passages(teacher(), taught, "en")
     pairs = [(one, trajectory) for one, trajectory in kept if len(trajectory.tokens) < 32]
     pupil = trained(make(tuple(range(3, 257))), [trajectory for _, trajectory in pairs])
-    drafter = Trained("learned", pupil.network.eval(), (0.5,) * 4)
+    drafter = TrainedDrafter("learned", pupil.network.eval(), (0.5,) * 4)
     engine = Engine(CHECKPOINT, slots=3, drafter=drafter)
     results = engine.transcribe(Request(one.read(), language="en") for one, _ in pairs)
-    score = judge(CHECKPOINT, pupil.network, [t for _, t in pairs], kept=AUX_LAYERS, device=CPU)
+    score = evaluate(CHECKPOINT, pupil.network, [t for _, t in pairs], kept=AUX_LAYERS, device=CPU)
     for (_, trajectory), result in zip(pairs, results, strict=True):
         assert trajectory.tokens[trajectory.prompt_len :].tolist() == list(result.tokens)
-        alone = judge(CHECKPOINT, pupil.network, [trajectory], kept=AUX_LAYERS, device=CPU)
+        alone = evaluate(CHECKPOINT, pupil.network, [trajectory], kept=AUX_LAYERS, device=CPU)
         assert (alone.rounds, sum(alone.accepted)) == (result.rounds, result.accepted)
     assert score.rounds == sum(result.rounds for result in results)
     assert score.tokens == sum(len(result.tokens) - 1 for result in results)
@@ -59,12 +59,12 @@ def test_the_walk_is_what_the_engine_does(
 
 def test_silence_is_worth_no_rounds() -> None:
     """No trajectories, no figures, no error."""
-    score = judge(CHECKPOINT, parallel_student().network, [], kept=AUX_LAYERS, device=CPU)
+    score = evaluate(CHECKPOINT, parallel_student().network, [], kept=AUX_LAYERS, device=CPU)
     assert (score.rounds, score.tau) == (0, 0.0)
 
 
 def test_an_untrained_drafter_is_measured_as_such() -> None:
     (one,) = teacher().trajectories([noise(3)], "en")
-    score = judge(CHECKPOINT, parallel_student().network, [one], kept=AUX_LAYERS, device=CPU)
+    score = evaluate(CHECKPOINT, parallel_student().network, [one], kept=AUX_LAYERS, device=CPU)
     assert score.tokens == len(one.tokens) - one.prompt_len - 1
     assert score.tau == pytest.approx(score.tokens / score.rounds)

@@ -61,10 +61,10 @@ def test_files_follow_each_other_and_bad_ones_do_not_stop_them(
         assert caption(server, good[0], *(tmp_path / name for name in bad), good[1]) == 1
     out, err = capsys.readouterr()
     assert out == "one\none\n"
-    complaints = err.splitlines()
-    assert len(complaints) == len(bad)
+    errors = err.splitlines()
+    assert len(errors) == len(bad)
     for complaint, reason in zip(
-        complaints,
+        errors,
         [
             "missing.wav: no such file",
             "notes.wav: not audio",

@@ -28,10 +28,8 @@ class Tone(Voice):
     def check(self) -> None:
         pass
 
-    def speak(
-        self, text: str, *, draft_length: float, pitch: float, seed: int
-    ) -> tuple[Audio, int]:
-        samples = np.arange(round(len(text) * 0.07 / draft_length * 24_000))
+    def speak(self, text: str, *, tempo: float, pitch: float, seed: int) -> tuple[Audio, int]:
+        samples = np.arange(round(len(text) * 0.07 / tempo * 24_000))
         return np.sin(samples * (0.05 * pitch + seed * 1e-6)).astype(np.float32), 24_000
 
 

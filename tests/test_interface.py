@@ -1,6 +1,6 @@
 from collections.abc import Callable
 
-from model.drafting.drafter_files import Trained
+from model.drafting.drafter_files import TrainedDrafter
 from model.drafting.interface import Drafter, Proposer
 from model.drafting.previous_text import PreviousText
 from tests.support.tiny import CHECKPOINT
@@ -8,7 +8,7 @@ from tests.support.tiny_drafters import both_drafters, whisper_of
 
 
 @both_drafters
-def test_trained_networks_over_slots_are_drafters(drafter: Callable[..., Trained]) -> None:
+def test_trained_networks_over_slots_are_drafters(drafter: Callable[..., TrainedDrafter]) -> None:
     """Mypy checks the signatures; taps and block are what the target and the engine ask for."""
     bias = CHECKPOINT.tokens.bias(first=False)
     one: Drafter = drafter(block=4).over_slots(whisper_of(CHECKPOINT), bias, 2, packed=False)

@@ -17,6 +17,7 @@ from daemon.monitoring.systemd_notify import Manager
 from daemon.net.listener import SPARE_CONNECTIONS
 from daemon.serve import reload
 from daemon.server import Daemon
+from streaming.lifecycle import State
 from streaming.protocol import Closed, Error, Final, Flush, Flushed, Ready, Start, Stop
 from streaming.silero import network
 from tests.support.fakes import PATIENCE, ScriptedEngine
@@ -57,7 +58,7 @@ async def test_a_token_opens_the_door_and_is_logged_by_its_label(
             async with calling(daemon, **bearer(ALICE)) as client:
                 await client.say(Start(), sentence(), Stop())
                 await client.hear_all()
-            await until(lambda: not len(daemon._registry))
+            await until(lambda: not len(daemon.sessions))
             assert (
                 total(daemon.metrics.refused) == total(daemon.metrics.refused.labels("token")) == 2
             )
@@ -123,7 +124,7 @@ async def test_an_empty_frame_is_a_sign_of_life() -> None:
         for _ in range(30):
             await asyncio.sleep(0.1)  # in all, twice as long
             await client.say(b"")
-        assert len(daemon._registry) == 1
+        assert len(daemon.sessions) == 1
         await client.say(Stop())
         await client.hear_all()
         assert await client.hang_up() == (1000, "")
@@ -147,7 +148,7 @@ async def test_who_has_said_stop_has_the_time_that_its_finals_take() -> None:
     async with serving(engine, max_session_seconds=1.5) as daemon, calling(daemon) as client:
         await client.say(Start(partials=False), sentence(), Stop())
         ready = await client.hear_until(Ready)
-        await until(lambda: daemon._registry._sessions[ready.session].stopped)
+        await until(lambda: daemon.sessions[ready.session].state is State.DRAINING)
         await asyncio.sleep(1.7)
         engine.release()
         assert await client.hang_up() == (1000, "")
@@ -158,7 +159,7 @@ async def test_who_has_said_stop_has_the_time_that_its_finals_take() -> None:
 
 async def test_audio_is_taken_no_faster_than_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """By reading slower: nothing is dropped, and nothing refused."""
-    monkeypatch.setattr("daemon.sessions.connection.BURST", 1.0)
+    monkeypatch.setattr("daemon.sessions.rate_limit.BURST", 1.0)
     clock = asyncio.get_running_loop().time
     async with serving(ScriptedEngine(), max_audio_rate=40.0) as daemon, calling(daemon) as client:
         began = clock()
@@ -180,7 +181,7 @@ async def test_what_a_client_says_at_its_end_cannot_forge_the_log(
                 await client.say(Start())
                 await client.hear_until(Ready)
                 await client.socket.close(1000, "bye\n2026-01-01 ERROR daemon: \x1b[2Jforged")
-            await until(lambda: not len(daemon._registry))
+            await until(lambda: not len(daemon.sessions))
     lines = [TextFormatter().format(record) for record in caplog.records]
     assert any("closed by the client before its end (code 1000)" in line for line in lines)
     assert all(line.isprintable() for line in lines)
@@ -210,13 +211,13 @@ async def test_a_reload_reaches_the_port_and_the_transcripts(tmp_path: Path) -> 
     old.write_bytes(b"\n" * 2**21)
     settings: dict[str, Any] = {"max_sessions": 1, "transcripts_dir": str(tmp_path)}
     async with serving(ScriptedEngine(), **settings) as daemon, calling(daemon) as client:
-        assert daemon._listener.most == 1 + SPARE_CONNECTIONS
+        assert daemon.listener.most == 1 + SPARE_CONNECTIONS
         await client.say(Start(partials=False), sentence(), Flush())
         await client.hear_until(Flushed)
         assert old.name in parts(tmp_path)
         sizes: dict[str, Any] = {"transcripts_file_mb": 1e-4, "transcripts_keep_mb": 1.0}
-        daemon.reload(replace(daemon._config, max_sessions=5, **sizes))
-        assert daemon._listener.most == 5 + SPARE_CONNECTIONS
+        daemon.reload(replace(daemon.config, max_sessions=5, **sizes))
+        assert daemon.listener.most == 5 + SPARE_CONNECTIONS
         await client.say(sentence(), Stop())
         await client.hear_all()
     assert old.name not in parts(tmp_path)
@@ -243,10 +244,10 @@ async def test_a_reload_tells_of_no_model_before_there_is_one() -> None:
     engine, systemd_notify = ScriptedEngine(), Listening()
     engine.hold_warm_up()
     async with serving(engine, warm=False) as daemon:
-        settings = replace(daemon._config, max_sessions=3)
+        settings = replace(daemon.config, max_sessions=3)
         reload(daemon, systemd_notify, lambda: settings)
         assert systemd_notify.told == []
-        assert daemon._config.max_sessions == 3
+        assert daemon.config.max_sessions == 3
         engine.finish_warm_up()
         await asyncio.wait_for(daemon.ready.wait(), PATIENCE)
         reload(daemon, systemd_notify, lambda: settings)
@@ -274,14 +275,14 @@ async def test_a_wrong_file_changes_nothing(tokens: str, caplog: pytest.LogCaptu
         raise ConfigError("captiond.toml is not TOML: line 3")
 
     async with serving(ScriptedEngine(), tokens_file=tokens) as daemon:
-        before = daemon._config
+        before = daemon.config
         reload(daemon, Manager(), unreadable)
         reload(
             daemon,
             Manager(),
             lambda: Config(port=0, tokens_file=f"{tokens}.absent", max_sessions=1),
         )
-        assert daemon._config is before
+        assert daemon.config is before
         assert await refused(daemon) == 401
     errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert len(errors) == 2
@@ -295,9 +296,9 @@ async def test_a_detector_that_cannot_be_had_changes_nothing(
     network.cache_clear()
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     async with serving(ScriptedEngine()) as daemon:
-        before = daemon._config
+        before = daemon.config
         reload(daemon, Manager(), lambda: replace(before, vad="silero"))
-        assert daemon._config is before
+        assert daemon.config is before
         assert "vad = webrtc" in caplog.text
         assert await talk(daemon)
 
@@ -306,7 +307,7 @@ async def test_tokens_are_read_again(tokens: str) -> None:
     """Who has lost its token is let in no more."""
     async with serving(ScriptedEngine(), tokens_file=tokens) as daemon:
         rewrite(tokens, f"bob {BOB}\n")
-        daemon.reload(daemon._config)
+        daemon.reload(daemon.config)
         assert await refused(daemon, **bearer(ALICE)) == 401
         async with calling(daemon, **bearer(BOB)):
             pass

@@ -28,6 +28,8 @@ from tests.support.wire import frames, sentence, until
 class Ear:
     """A client that remembers."""
 
+    gone = False
+
     def __init__(self) -> None:
         self.heard: list[ServerMessage] = []
         self.close_reason: CloseReason | None = None
@@ -42,18 +44,24 @@ class Ear:
     def over(self, close_reason: CloseReason) -> None:
         self.close_reason = close_reason
 
+    async def give_way(self) -> None:
+        raise AssertionError("nobody takes its place")
+
 
 class Room:
     """An engine behind a scheduler, and seats on demand."""
 
     def __init__(self, engine: ScriptedEngine) -> None:
+        self.closed: list[LiveSession] = []
         self.scheduler = Scheduler(lambda: engine, asyncio.get_running_loop())
         self._warm = self.scheduler.start()
         self.metrics = Metrics(health)
         self.service = Service(Config(), Settings(), self.scheduler, engine, self.metrics, None)
 
     def live_session(self, **start: Any) -> LiveSession:
-        return LiveSession("s1", "", Start(partials=False, **start), self.service)
+        return LiveSession(
+            "s1", "", Start(partials=False, **start), self.service, self.closed.append
+        )
 
     def stop(self) -> None:
         assert self.scheduler.stop(PATIENCE)
@@ -61,7 +69,7 @@ class Room:
 
 def feed(live_session: LiveSession, data: bytes) -> None:
     live_session.feed(data)
-    while live_session.unprocessed:
+    while live_session.stream.unprocessed:
         live_session.process()
 
 
@@ -71,13 +79,14 @@ async def test_a_session_is_told_from_ready_to_closed() -> None:
     live_session.attach(ear, 0)
     feed(live_session, sentence())
     live_session.stop()
-    await until(lambda: live_session.ended)
+    await until(lambda: live_session.state.is_finished)
     assert isinstance(ear.heard[0], Ready)
     assert isinstance(ear.heard[-1], Closed)
     assert ear.close_reason is NORMAL
     assert live_session.acknowledged_bytes == len(sentence())
     assert total(room.metrics.audio) == pytest.approx(len(sentence()) / 32_000)
-    assert live_session.finals == sum(isinstance(message, Final) for message in ear.heard) > 0
+    told = sum(isinstance(message, Final) for message in ear.heard)
+    assert live_session.replay_log.finals == told > 0
     room.stop()
 
 
@@ -85,19 +94,21 @@ async def test_what_was_said_to_nobody_is_told_to_the_next() -> None:
     """As often as somebody comes; a client that has it all is told nothing twice but ready."""
     room = Room(ScriptedEngine())
     live_session = room.live_session(resumable=True)
+    live_session.attach(Ear(), 0)
     feed(live_session, sentence())
     live_session.stop()
-    await until(lambda: live_session.ended)
+    live_session.detach()
+    await until(lambda: live_session.state.is_finished)
     first, second, third = Ear(), Ear(), Ear()
-    live_session.attach(first, 0)
-    live_session.attach(second, 1)
-    live_session.attach(third, live_session.finals)
+    for ear, finals in ((first, 0), (second, 1), (third, live_session.replay_log.finals)):
+        live_session.attach(ear, finals)
+        live_session.detach()
     assert [type(message) for message in first.heard[:3]] == [Ready, Speech, Speech]
     (known, *_) = (at for at, message in enumerate(first.heard) if isinstance(message, Final))
     assert second.heard[1:] == first.heard[known + 1 :]
     assert [type(message) for message in third.heard] == [Ready, Closed]
     assert first.close_reason is second.close_reason is NORMAL
-    assert total(room.metrics.resumed) == 2
+    assert total(room.metrics.resumed) == 3
     room.stop()
 
 
@@ -124,25 +135,27 @@ async def test_an_end_from_outside_delivers_what_was_spoken() -> None:
     live_session, ear = room.live_session(), Ear()
     live_session.attach(ear, 0)
     feed(live_session, sentence())
-    live_session.wind_down(SHUTTING_DOWN)
-    assert live_session.outstanding > 0
+    live_session.shut_down(SHUTTING_DOWN)
+    assert live_session.lag.outstanding > 0
     engine.release()
-    await until(lambda: live_session.ended)
+    await until(lambda: live_session.state.is_finished)
     assert isinstance(ear.heard[-2], Error)
     assert isinstance(ear.heard[-1], Closed)
     assert ear.close_reason is SHUTTING_DOWN
-    assert live_session.outstanding == 0
+    assert live_session.lag.outstanding == 0
     room.stop()
 
 
-async def test_a_seat_that_is_discarded_says_nothing_more() -> None:
+async def test_a_session_that_has_expired_says_nothing_more() -> None:
     engine = ScriptedEngine()
     engine.hold()
     room = Room(engine)
     live_session, ear = room.live_session(), Ear()
     live_session.attach(ear, 0)
     feed(live_session, sentence())
-    live_session.discard()
+    live_session.expire("over")
+    assert room.closed == [live_session]
+    assert live_session.lag.outstanding > 0, "which are given up"
     said = list(ear.heard)
     engine.release()
     await until(lambda: room.scheduler.stats().running == 0)
@@ -188,11 +201,12 @@ async def test_a_flush_behind_the_stop_is_out_of_order_but_for_who_came_back() -
     live_session.stop()
     with pytest.raises(ProtocolError, match="nothing may follow stop"):
         live_session.flush()
+    live_session.detach()
     live_session.attach(again, 0)
     live_session.flush()
     live_session.stop()
     engine.release()
-    await until(lambda: live_session.ended)
+    await until(lambda: live_session.state.is_finished)
     assert [type(message) for message in again.heard[-3:]] == [Final, Flushed, Closed]
     assert sum(isinstance(message, Flushed) for message in again.heard) == 1
     assert not any(isinstance(message, Error) for message in again.heard)
@@ -212,5 +226,5 @@ async def test_what_seemed_to_be_sound_and_is_a_header_is_not_taken_back() -> No
     assert counts[0] > 0
     assert counts == sorted(counts)
     assert counts[-1] == len(sentence()) // 2
-    live_session.discard()
+    live_session.expire("over")
     room.stop()

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from daemon.sessions.outbox import FULL, LagMonitor, Outbox
+from daemon.sessions.outbox import FULL, Outbox
 from streaming.protocol import Error, Lag, Partial, ServerMessage, Speech
 from tests.support.fakes import PATIENCE
 
@@ -78,37 +78,3 @@ async def test_nothing_follows_the_end() -> None:
     outbox.end()
     with pytest.raises(AssertionError, match="after the last message"):
         outbox.put(speech(0))
-
-
-def test_a_final_in_time_is_never_mentioned() -> None:
-    lag_monitor = LagMonitor()
-    assert lag_monitor.due is None
-    lag_monitor.submitted(0, now=10.0)
-    assert lag_monitor.due == 12.0
-    lag_monitor.finished(0)
-    assert lag_monitor.due is None
-    assert lag_monitor.look(now=12.0) is None
-
-
-def test_lateness_is_told_every_second_and_its_end_once() -> None:
-    lag_monitor = LagMonitor()
-    lag_monitor.submitted(0, now=10.0)
-    lag_monitor.submitted(1, now=11.0)
-    assert lag_monitor.look(now=12.0) == Lag(seconds=2.0, shedding="partials")
-    assert lag_monitor.due == 13.0
-    assert lag_monitor.look(now=13.0) == Lag(seconds=3.0, shedding="partials")
-    lag_monitor.finished(0)
-    lag_monitor.finished(1)
-    lag_monitor.submitted(2, now=13.5)
-    assert lag_monitor.due == 14.0
-    assert lag_monitor.look(now=14.0) == Lag(seconds=0.5, shedding="nothing")
-    assert lag_monitor.outstanding == 1
-    assert lag_monitor.due == 15.5
-    assert lag_monitor.look(now=15.5) == Lag(seconds=2.0, shedding="partials")
-
-
-def test_a_session_without_partials_sheds_nothing() -> None:
-    lag_monitor = LagMonitor()
-    lag_monitor.sheds_partials = False
-    lag_monitor.submitted(0, now=10.0)
-    assert lag_monitor.look(now=12.5) == Lag(seconds=2.5, shedding="nothing")

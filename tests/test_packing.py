@@ -53,18 +53,18 @@ def test_a_batch_says_what_follows_each_anchor(
     anchors = [draw_anchors(one, 5, source) for one in taught]
     batch = pack(taught, anchors, kept=AUX_LAYERS, wanted=AUX_LAYERS, block=block, lookup=EVERY)
     for row, (one, places) in enumerate(zip(taught, anchors, strict=True)):
-        for column in range(batch.places.shape[1]):
+        for column in range(batch.positions.shape[1]):
             if column >= len(places):
                 assert (batch.labels[row, column] == IGNORED).all()
                 continue
             place = places[column]
-            assert batch.places[row, column] == place
+            assert batch.positions[row, column] == place
             assert batch.anchors[row, column] == one.tokens[place]
             follow = one.tokens[place + 1 : place + 1 + block].tolist()
             wanted = follow + [IGNORED] * (block - len(follow))
             assert batch.labels[row, column].tolist() == wanted
-            assert batch.past[row, column].nonzero()[:, 0].tolist() == list(range(place))
-        assert batch.audible[row].sum() == len(one.states)
+            assert batch.history_mask[row, column].nonzero()[:, 0].tolist() == list(range(place))
+        assert batch.audio_mask[row].sum() == len(one.states)
         assert torch.equal(batch.states[row, : len(one.states)], one.states.float())
         assert torch.equal(batch.features[row, : len(one.features)], one.features.float())
         assert torch.equal(batch.tokens[row, : len(one.tokens)], one.tokens)

@@ -177,13 +177,13 @@ def test_packed_anchors_are_blind_to_each_other() -> None:
     ]
     acoustic = drafter.encode(torch.randn(1, 20, width, generator=generator))
     past = torch.arange(9) < places[..., None]
-    audible = torch.ones(1, 1, 1, 20, dtype=torch.bool)
+    audio_mask = torch.ones(1, 1, 1, 20, dtype=torch.bool)
     with torch.no_grad():
-        together = drafter(anchors, places, history, past, acoustic, audible)
+        together = drafter(anchors, places, history, past, acoustic, audio_mask)
         for at in range(3):
             one = slice(at, at + 1)
             alone = drafter(
-                anchors[:, one], places[:, one], history, past[:, one], acoustic, audible
+                anchors[:, one], places[:, one], history, past[:, one], acoustic, audio_mask
             )
             assert torch.allclose(together[:, one], alone, atol=1e-5)
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from model.drafting.drafter_files import Trained
+from model.drafting.drafter_files import TrainedDrafter
 from model.engine.graphs import PhaseInputs
 from model.engine.phases import (
     DetectInputs,
@@ -32,7 +32,7 @@ TOKENS = torch.randint(200, (ROWS, 12), generator=GENERATOR)
 class Bench:
     """Phases over fresh slots, always in the same state."""
 
-    def __init__(self, drafter: Trained) -> None:
+    def __init__(self, drafter: TrainedDrafter) -> None:
         whisper = whisper_of(CHECKPOINT)
         self.slots = Slots.allocate(whisper, 8, block=4)
         bias = CHECKPOINT.tokens.bias(first=False)
@@ -101,7 +101,9 @@ CASES = {
 @pytest.mark.parametrize("drafter", [tiny_drafter, tiny_speech_draft], ids=["parallel", "speech"])
 @pytest.mark.parametrize("name", CASES)
 @torch.no_grad()
-def test_a_traced_phase_replays_the_eager_call(name: str, drafter: Callable[..., Trained]) -> None:
+def test_a_traced_phase_replays_the_eager_call(
+    name: str, drafter: Callable[..., TrainedDrafter]
+) -> None:
     """Tracing fails on host reads and data-dependent shapes; the graph then runs on other data."""
     case, trained = CASES[name], drafter(block=4)
     eager, traced = Bench(trained), Bench(trained)

@@ -9,7 +9,7 @@ from websockets.frames import Frame, Opcode
 
 from daemon.config import Config
 from daemon.server import Daemon
-from daemon.sessions.outbox import LagMonitor
+from daemon.sessions.lag import LagMonitor
 from model.engine.requests import Request
 from streaming.protocol import (
     Closed,
@@ -83,7 +83,7 @@ def said(client: Client) -> list[tuple[int, float, float, str, str]]:
 
 def outstanding(daemon: Daemon) -> list[int]:
     """How many finals each session awaits."""
-    return [live_session.outstanding for live_session in daemon._registry._sessions.values()]
+    return [session.lag.outstanding for session in daemon.sessions]
 
 
 async def test_each_of_eight_gets_what_it_would_get_alone() -> None:
@@ -186,7 +186,7 @@ async def test_a_machine_too_slow_says_so_and_loses_nothing(
             await client.hear()
         await client.say(Stop())
         await client.hear_all()
-        assert daemon._scheduler.stats().superseded > 0
+        assert daemon.scheduler.stats().superseded > 0
     (closed,) = client.all(Closed)
     finals = client.all(Final)
     assert [final.utterance for final in finals] == list(range(closed.finals))
@@ -238,7 +238,7 @@ async def test_twenty_clients_share_one_model() -> None:
     running = asyncio.create_task(daemon.run())
     await asyncio.wait_for(daemon.ready.wait(), PATIENCE)
     talking = [asyncio.create_task(talk(daemon)) for _ in range(20)]
-    await until(lambda: len(daemon._registry) == 20)
+    await until(lambda: len(daemon.sessions) == 20)
     loaded[0].release()
     finals = await asyncio.gather(*talking)
     daemon.stop()

@@ -18,7 +18,7 @@ from model.whisper.network import Cache, Whisper
 from model.whisper.quantised import (
     MIXED_IN,
     QuantisedLinear,
-    added,
+    additive_mask,
     attend,
     missing_instructions,
     quantise,
@@ -130,7 +130,7 @@ def test_attention_is_attention(n: int) -> None:
         wanted = functional.scaled_dot_product_attention(
             q.float(), k.float(), v.float(), attn_mask=mask
         )
-        got = attend(q, k, v, None if mask is None else added(mask))
+        got = attend(q, k, v, None if mask is None else additive_mask(mask))
         assert (got - wanted).abs().max() < 0.03
 
 
@@ -139,7 +139,7 @@ def test_attention_is_attention(n: int) -> None:
 def test_company_changes_no_bit_of_attention(heads: int, positions: int) -> None:
     """Any number of queries and rows at once, over the same positions."""
     q, (k, v) = random_tensor(3, heads, 70, 64).to(MIXED_IN), cached(3, heads, positions, 64)
-    mask = added(torch.arange(positions) < positions - 7)[None, None, None]
+    mask = additive_mask(torch.arange(positions) < positions - 7)[None, None, None]
     whole = attend(q, k, v, mask)
     for n in (1, 2, 3, 5, 9, 16, 17, 33):
         for rows in (slice(1, 2), slice(0, 2), slice(0, 3)):
@@ -153,7 +153,7 @@ def test_positions_that_are_not_seen_change_no_bit(kv_len: int) -> None:
     q, (k, v) = random_tensor(1, 8, 5, 64).to(MIXED_IN), cached(1, 8, 458, 64)
 
     def over(positions: int) -> Tensor:
-        mask = added(torch.arange(positions) < 50)[None, None, None]
+        mask = additive_mask(torch.arange(positions) < 50)[None, None, None]
         return attend(q, k[:, :, :positions], v[:, :, :positions], mask)
 
     assert torch.equal(over(kv_len), over(64))

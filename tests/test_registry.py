@@ -10,6 +10,7 @@ from websockets.exceptions import InvalidStatus
 
 from daemon.monitoring.metrics import total
 from daemon.server import Daemon
+from streaming.lifecycle import State
 from streaming.protocol import (
     Closed,
     Error,
@@ -52,15 +53,15 @@ async def begin_and_stop(daemon: Daemon, *before_stop: Flush) -> Ready:
     async with calling(daemon) as client:
         ready = await begin(client, sentence())
         await client.say(*before_stop, Stop())
-        await until(lambda: daemon._registry._sessions[ready.session].stopped)
+        await until(lambda: daemon.sessions[ready.session].state is State.DRAINING)
         await lose(daemon, client)
     return ready
 
 
 async def lose(daemon: Daemon, client: Client) -> None:
-    before = daemon._registry.waiting
+    before = daemon.sessions.waiting
     client.socket.transport.abort()
-    await until(lambda: daemon._registry.waiting == before + 1)
+    await until(lambda: daemon.sessions.waiting == before + 1)
 
 
 def wish(ready: Ready, finals: int = 0, heard: int = 0, **changes: Any) -> Resume:
@@ -74,9 +75,7 @@ async def lost(daemon: Daemon, audio: bytes, **options: Any) -> AsyncIterator[Re
     """The `ready` of a session whose client has vanished after `audio`."""
     async with calling(daemon, **options) as client:
         ready = await begin(client, audio)
-        await until(
-            lambda: daemon._registry._sessions[ready.session].acknowledged_bytes == len(audio)
-        )
+        await until(lambda: daemon.sessions[ready.session].acknowledged_bytes == len(audio))
         await lose(daemon, client)
     yield ready
 
@@ -148,13 +147,13 @@ async def test_a_client_lost_after_stop_gets_its_finals_and_closed() -> None:
     async with serving(engine, resume_seconds=900.0) as daemon:
         ready = await begin_and_stop(daemon)
         engine.release()
-        await until(lambda: daemon._registry._sessions[ready.session].ended)
+        await until(lambda: daemon.sessions[ready.session].state.is_finished)
         async with calling(daemon) as client:
             await client.say(wish(ready))
             await client.hear_all()
             assert client.all(Final)
             assert await client.hang_up() == (1000, "")
-        await until(lambda: not len(daemon._registry))
+        await until(lambda: not len(daemon.sessions))
 
 
 async def test_who_comes_back_may_say_flush_and_stop_again() -> None:
@@ -180,7 +179,7 @@ async def test_who_comes_back_to_a_session_that_is_ending_is_told_the_rest() -> 
     async with serving(engine, resume_seconds=900.0, idle_seconds=0.2) as daemon:
         async with calling(daemon) as client:
             ready = await begin(client, sentence())
-            await until(lambda: daemon._registry._sessions[ready.session].winding_down)
+            await until(lambda: daemon.sessions[ready.session].state is State.DRAINING)
             await lose(daemon, client)
         async with calling(daemon) as client:
             await client.say(wish(ready), sentence(), Flush(), "nonsense", Stop())
@@ -191,7 +190,7 @@ async def test_who_comes_back_to_a_session_that_is_ending_is_told_the_rest() -> 
         assert [error.code for error in client.all(Error)] == ["idle"]
         (closed,) = client.all(Closed)
         assert closed.received == len(sentence()) // 2
-        await until(lambda: not len(daemon._registry))
+        await until(lambda: not len(daemon.sessions))
 
 
 async def test_who_comes_back_early_takes_the_place_of_its_old_connection() -> None:
@@ -223,7 +222,7 @@ async def test_only_its_own_client_gets_a_session(changes: dict[str, Any]) -> No
             assert "there is no such session" in error.message
             await client.say(Start())
             await client.hear_until(Ready)
-        assert daemon._registry.waiting == 1
+        assert daemon.sessions.waiting == 1
 
 
 @pytest.mark.parametrize(
@@ -239,14 +238,14 @@ async def test_a_client_that_knows_too_much_is_told(finals: int, heard: int, say
         async with calling(daemon) as client:
             await client.say(wish(ready, finals, heard))
             assert says in (await client.hear_until(Error)).message
-        assert daemon._registry.waiting == 1
+        assert daemon.sessions.waiting == 1
 
 
 async def test_a_seat_does_not_wait_for_ever() -> None:
     async with serving(ScriptedEngine(), resume_seconds=0.2) as daemon:
         async with lost(daemon, sentence()):
-            await until(lambda: not len(daemon._registry))
-        assert not daemon._scheduler.stats().running
+            await until(lambda: not len(daemon.sessions))
+        assert not daemon.scheduler.stats().running
 
 
 async def test_a_lost_session_gives_way_to_a_new_one() -> None:
@@ -256,7 +255,7 @@ async def test_a_lost_session_gives_way_to_a_new_one() -> None:
         lost(daemon, sentence()) as ready,
     ):
         assert await talk(daemon)
-        assert not daemon._registry.holds(ready.session, "")
+        assert not daemon.sessions.holds(ready.session, "")
 
 
 async def test_of_lost_sessions_no_more_give_way_than_must(tmp_path: Path) -> None:
@@ -271,8 +270,8 @@ async def test_of_lost_sessions_no_more_give_way_than_must(tmp_path: Path) -> No
         calling(daemon) as client,
     ):
         await begin(client, b"")
-        assert daemon._registry._finishing == {first.session}
-        assert list(daemon._registry._waiting) == [second.session]
+        assert daemon.sessions[first.session].state is State.UNATTENDED
+        assert daemon.sessions[second.session].state is State.DETACHED
 
 
 async def test_who_has_left_finals_to_be_written_has_not_left(tmp_path: Path) -> None:
@@ -284,7 +283,7 @@ async def test_who_has_left_finals_to_be_written_has_not_left(tmp_path: Path) ->
             await client.say(Start(partials=False), sentence())
             await until(engine.entered.is_set)
             client.socket.transport.abort()
-        await until(lambda: daemon._registry.finishing == 1 and not daemon._admitted)
+        await until(lambda: daemon.sessions.finishing == 1 and not daemon.admission.admitted)
         assert not daemon.health.ready
         engine.release()
         await until(lambda: daemon.health.ready)
@@ -300,8 +299,8 @@ async def test_ones_own_lost_session_gives_way_before_anothers(tokens: str) -> N
         calling(daemon, **bearer("bob")) as client,
     ):
         await begin(client, b"")
-        assert daemon._registry.holds(alices.session, "alice")
-        assert not daemon._registry.holds(bobs.session, "bob")
+        assert daemon.sessions.holds(alices.session, "alice")
+        assert not daemon.sessions.holds(bobs.session, "bob")
 
 
 @pytest.mark.parametrize("keys", [[], ["wrong"]])
@@ -325,9 +324,9 @@ async def test_who_is_let_in_to_resume_starts_nothing_where_there_is_no_room(
         assert (error.code, error.fatal) == ("busy", True)
         assert "all 1 sessions are taken" in error.message
         assert not new.all(Ready)
-        assert total(daemon.metrics.started) == len(daemon._registry) == 1
+        assert total(daemon.metrics.started) == len(daemon.sessions) == 1
         assert total(daemon.metrics.refused) == total(daemon.metrics.refused.labels("full")) == 1
-        await until(lambda: len(daemon._admitted) == 1)
+        await until(lambda: len(daemon.admission.admitted) == 1)
         await old.say(Stop())
         await old.hear_all()
 
@@ -370,7 +369,7 @@ async def test_without_the_wish_a_lost_session_is_forgotten() -> None:
             await client.say(Start(), sentence())
             assert (await client.hear_until(Ready)).key is None
             client.socket.transport.abort()
-        await until(lambda: not len(daemon._registry))
+        await until(lambda: not len(daemon.sessions))
 
 
 async def test_a_client_that_says_goodbye_is_not_lost() -> None:
@@ -378,8 +377,8 @@ async def test_a_client_that_says_goodbye_is_not_lost() -> None:
     async with serving(ScriptedEngine(), resume_seconds=900.0) as daemon:
         async with calling(daemon) as client:
             await begin(client, sentence())
-        await until(lambda: not len(daemon._registry))
-        assert daemon._registry.waiting == 0
+        await until(lambda: not len(daemon.sessions))
+        assert daemon.sessions.waiting == 0
 
 
 async def test_where_nothing_is_kept_there_is_no_key() -> None:

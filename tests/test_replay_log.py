@@ -12,61 +12,61 @@ def speech(utterance: int) -> Speech:
 
 
 def told(finals: int) -> tuple[ReplayLog, list[ServerMessage]]:
-    history, messages = ReplayLog(), list[ServerMessage]()
+    replay_log, messages = ReplayLog(), list[ServerMessage]()
     for number in range(finals):
         messages += [speech(number), final(str(number), utterance=number)]
     for message in messages:
-        history.add(message)
-    return history, messages
+        replay_log.add(message)
+    return replay_log, messages
 
 
 @given(st.integers(0, 20), st.data())
 def test_what_came_after_a_final_is_known(finals: int, data: st.DataObject) -> None:
     """Neither more nor less, and in order."""
-    history, messages = told(finals)
-    history.add(speech(finals))
+    replay_log, messages = told(finals)
+    replay_log.add(speech(finals))
     known = data.draw(st.integers(0, finals))
-    assert history.after(known) == [*messages[2 * known :], speech(finals)]
-    assert history.finals == finals
+    assert replay_log.after(known) == [*messages[2 * known :], speech(finals)]
+    assert replay_log.finals == finals
 
 
 def test_finals_that_have_not_been_are_not_known() -> None:
-    history, _ = told(2)
+    replay_log, _ = told(2)
     with pytest.raises(LookupError):
-        history.after(3)
+        replay_log.after(3)
 
 
 def test_the_oldest_is_forgotten() -> None:
     """Memory is bounded; whoever knows less than what is left cannot be helped."""
-    history, messages = told(MOST)
-    assert len(history._messages) == MOST
-    assert history.after(MOST - 3) == messages[-6:]
+    replay_log, messages = told(MOST)
+    assert len(replay_log) == MOST
+    assert replay_log.after(MOST - 3) == messages[-6:]
     with pytest.raises(LookupError):
-        history.after(3)
-    assert sum(isinstance(one, Final) for one in history.after(MOST // 2)) == MOST // 2
+        replay_log.after(3)
+    assert sum(isinstance(one, Final) for one in replay_log.after(MOST // 2)) == MOST // 2
 
 
 def test_of_answers_to_flushes_in_a_row_the_last_says_all() -> None:
     """A client that flushes all the time in silence drives out no final."""
-    history, messages = told(1)
+    replay_log, messages = told(1)
     for at in range(2 * MOST):
-        history.add(Flushed(at=float(at)))
-    assert history.after(0) == [*messages, Flushed(at=2.0 * MOST - 1)]
-    history.add(speech(1))
-    history.add(Flushed(at=2.0 * MOST))
+        replay_log.add(Flushed(at=float(at)))
+    assert replay_log.after(0) == [*messages, Flushed(at=2.0 * MOST - 1)]
+    replay_log.add(speech(1))
+    replay_log.add(Flushed(at=2.0 * MOST))
     answers = Flushed(at=2.0 * MOST - 1), Flushed(at=2.0 * MOST)
-    assert history.after(1) == [answers[0], speech(1), answers[1]]
+    assert replay_log.after(1) == [answers[0], speech(1), answers[1]]
 
 
 def test_where_nobody_may_come_back_finals_are_counted_alone() -> None:
-    history = ReplayLog(kept=False)
+    replay_log = ReplayLog(kept=False)
     for number in range(3):
-        history.add(speech(number))
-        history.add(final(str(number), utterance=number))
-    history.add(Flushed(at=3.0))
-    assert not history._messages
-    assert history.finals == 3
-    assert history.after(3) == []
+        replay_log.add(speech(number))
+        replay_log.add(final(str(number), utterance=number))
+    replay_log.add(Flushed(at=3.0))
+    assert len(replay_log) == 0
+    assert replay_log.finals == 3
+    assert replay_log.after(3) == []
     for known in range(3):
         with pytest.raises(LookupError):
-            history.after(known)
+            replay_log.after(known)

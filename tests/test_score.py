@@ -2,7 +2,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.training.score import Score, together, walk
+from model.training.score import Score, combined, walk
 
 
 def test_a_walk_by_hand() -> None:
@@ -26,9 +26,9 @@ def test_a_walk_emits_every_token_once(rows: list[list[bool]]) -> None:
 
 def test_figures_follow_from_the_counts() -> None:
     """α of all that was proposed, τ of all that was emitted."""
-    score = together([Score((3, 3, 3), (3, 1, 2), (4, 2, 2)), Score((3,), (0,), (1,))])
+    score = combined([Score((3, 3, 3), (3, 1, 2), (4, 2, 2)), Score((3,), (0,), (1,))])
     assert score.rounds == 4
     assert score.tau == 2.25
     assert score.alpha == 0.5
     assert score.acceptance(3) == (0.75, 2 / 3, 1.0)
-    assert together([]).acceptance(2) == (0.0, 0.0)
+    assert combined([]).acceptance(2) == (0.0, 0.0)

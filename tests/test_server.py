@@ -15,6 +15,7 @@ from websockets.typing import Subprotocol
 from daemon.config import Config
 from daemon.net.listener import PEER_TIMEOUT, ListenError
 from daemon.server import Daemon
+from streaming.lifecycle import State
 from streaming.protocol import SUBPROTOCOL, Closed, Error, Final, Ready, Start, Stop
 from tests.support.fakes import PATIENCE, ScriptedEngine
 from tests.support.wire import Client, calling, get, health, sentence, serving, talk, until
@@ -99,7 +100,7 @@ async def test_no_free_session_is_said_at_once_and_a_leaver_frees_one() -> None:
             assert "all 1 sessions are taken" in text(response)
             await client.say(Stop())
             await client.hang_up()
-        await until(lambda: not daemon._admitted)
+        await until(lambda: not daemon.admission.admitted)
         assert await talk(daemon)
 
 
@@ -107,10 +108,10 @@ async def test_an_overloaded_daemon_takes_nobody_more() -> None:
     """Those whom it has are late already; once they are not, it is open again."""
     engine = ScriptedEngine()
     async with serving(engine, max_lag_seconds=1.0) as daemon, speaking(daemon, engine) as client:
-        assert daemon._scheduler.stats().lag < 1.0
+        assert daemon.scheduler.stats().lag < 1.0
         async with calling(daemon):
             pass  # late, but not by too much
-        await until(lambda: daemon._scheduler.stats().lag > 1.0)
+        await until(lambda: daemon.scheduler.stats().lag > 1.0)
         response = await refusal(daemon)
         assert response.status_code == 503
         assert response.headers["Retry-After"] == "5"
@@ -129,7 +130,7 @@ async def test_a_handshake_that_fails_takes_no_session() -> None:
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n\r\n")
         assert b" 426 " in await asyncio.wait_for(reader.readline(), PATIENCE)
         writer.close()
-        await until(lambda: not daemon._admitted)
+        await until(lambda: not daemon.admission.admitted)
         assert await talk(daemon)
 
 
@@ -164,7 +165,7 @@ async def test_nobody_is_let_in_before_the_engine_is_warm() -> None:
 async def test_health_counts() -> None:
     async with serving(ScriptedEngine()) as daemon:
         finals = await talk(daemon, Start(partials=False))
-        await until(lambda: not daemon._admitted)
+        await until(lambda: not daemon.admission.admitted)
         async with calling(daemon):
             status, body = await health(daemon)
     assert status == 200
@@ -201,7 +202,7 @@ async def test_health_fails_when_the_engine_makes_no_progress() -> None:
         engine.hold()
         await client.say(Start(), sentence(), Stop())
         await until(engine.entered.is_set)
-        await until(lambda: daemon._scheduler.stats().lag > 0.001)
+        await until(lambda: daemon.scheduler.stats().lag > 0.001)
         status, body = await health(daemon)
         assert (status, body["status"]) == (503, "stalled")
         assert body["running"] + body["waiting"] > 0
@@ -218,7 +219,7 @@ async def speaking(daemon: Daemon, engine: ScriptedEngine) -> AsyncIterator[Clie
     engine.hold()
     async with calling(daemon) as client:
         await client.say(Start(), sentence())
-        await until(lambda: daemon._scheduler.stats().lag > 0.0)
+        await until(lambda: daemon.scheduler.stats().lag > 0.0)
         yield client
 
 
@@ -227,7 +228,7 @@ async def test_stop_delivers_what_was_spoken() -> None:
     engine = ScriptedEngine()
     async with serving(engine) as daemon, speaking(daemon, engine) as client:
         daemon.stop()
-        await until(lambda: not daemon._listener.is_serving)
+        await until(lambda: not daemon.listener.is_serving)
         await client.say(sentence())  # too late, and no fault of the client's
         engine.release()
         assert await client.hang_up() == (1001, "the daemon is shutting down")
@@ -244,12 +245,10 @@ async def test_stop_leaves_a_session_that_is_ending_alone() -> None:
     engine = ScriptedEngine()
     async with serving(engine) as daemon, speaking(daemon, engine) as client:
         await client.say(Stop())
-        (connection,) = daemon._connections
-        await until(
-            lambda: connection._live_session is not None and connection._live_session.stopped
-        )
+        (session,) = daemon.sessions
+        await until(lambda: session.state is State.DRAINING)
         daemon.stop()
-        await until(lambda: not daemon._listener.is_serving)
+        await until(lambda: not daemon.listener.is_serving)
         engine.release()
         assert await client.hang_up() == (1000, "")
         assert not client.all(Error)
@@ -258,7 +257,7 @@ async def test_stop_leaves_a_session_that_is_ending_alone() -> None:
 
 async def test_stop_tells_a_client_that_has_not_started() -> None:
     async with serving(ScriptedEngine()) as daemon, calling(daemon) as client:
-        await until(lambda: bool(daemon._connections))
+        await until(lambda: bool(daemon.connections))
         daemon.stop()
         assert (await client.hang_up())[0] == 1001
         (error,) = client.all(Error)
@@ -272,7 +271,7 @@ async def test_a_stopping_daemon_accepts_nobody() -> None:
         port = daemon.port
         daemon.stop()
         assert daemon.status == "stopping"
-        await until(lambda: not daemon._listener.is_serving)
+        await until(lambda: not daemon.listener.is_serving)
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", port)
         engine.release()
@@ -293,7 +292,7 @@ async def test_stop_reaches_a_client_between_handshake_and_session(
     monkeypatch.setattr(ServerConnection, "handshake", handshake)
     async with serving(ScriptedEngine()) as daemon, calling(daemon) as client:
         daemon.stop()
-        await until(lambda: not daemon._listener.is_serving)
+        await until(lambda: not daemon.listener.is_serving)
         handed_over.set()
         assert (await client.hang_up())[0] == 1001
 
@@ -329,7 +328,7 @@ async def test_stop_has_a_deadline() -> None:
 async def test_the_kernel_watches_for_dead_peers() -> None:
     """A peer that went without a word, or stopped reading, is given up within a minute."""
     async with serving(ScriptedEngine()) as daemon, calling(daemon):
-        (connection,) = daemon._listener.sockets
+        (connection,) = daemon.listener.sockets
         options = connection.transport.get_extra_info("socket")
         assert options.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         idle, every, probes, patience = (
@@ -362,10 +361,10 @@ async def test_a_silent_connection_does_not_delay_the_stop() -> None:
     """Browsers open some in advance."""
     async with serving(ScriptedEngine()) as daemon:
         _, writer = await asyncio.open_connection("127.0.0.1", daemon.port)
-        await until(lambda: bool(daemon._listener.sockets))
+        await until(lambda: bool(daemon.listener.sockets))
         daemon.stop()
         async with asyncio.timeout(5):  # half of what the library grants a handshake
-            await until(lambda: not daemon._listener.sockets)
+            await until(lambda: not daemon.listener.sockets)
         writer.close()
 
 
@@ -389,7 +388,7 @@ async def test_an_engine_that_does_not_load_ends_the_daemon() -> None:
     await daemon.start()
     with pytest.raises(LookupError, match="no such model"):
         await daemon.run()
-    assert not daemon._listener.is_serving
+    assert not daemon.listener.is_serving
 
 
 async def test_a_port_in_use_is_named() -> None:

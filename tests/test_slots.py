@@ -40,7 +40,7 @@ def test_moving_copies_everything_that_belongs_to_a_row() -> None:
     state.begin(2, [2])
     state.cache.self_keys[:, 2].fill_(1.5)
     state.move(2, 0, positions=10, states=20)
-    for name in ("lengths", "states", "spoken", "anchors", "emitted", "forced", "seeds"):
+    for name in ("lengths", "states", "audio_len", "anchors", "emitted", "forced", "seeds"):
         tensor = getattr(state, name)
         assert tensor[0] == tensor[2], name
     assert state.temperatures[0] == state.temperatures[2]

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from model.training.data.packing import IGNORED, pack
-from model.training.student import rate
+from model.training.student import learning_rate
 from tests.support.lessons import AUX_LAYERS, noise, teacher
 from tests.support.pupils import EVERY, batch, loss_by_hand, parallel_student
 from tests.support.tiny import CHECKPOINT
@@ -81,10 +81,10 @@ def test_matches_are_greedy_candidates_that_are_right() -> None:
 
 def test_the_rate_rises_and_falls() -> None:
     """Linear to its peak over the warm-up, then half a cosine towards nothing."""
-    rates = [rate(step, 100, 2.0, 0.1) for step in range(100)]
+    rates = [learning_rate(step, 100, 2.0, 0.1) for step in range(100)]
     assert rates[:10] == pytest.approx([0.2 * n for n in range(1, 11)])
     assert rates[10] == 2.0
     assert rates[55] == pytest.approx(1.0)
     assert rates[10:] == sorted(rates[10:], reverse=True)
     assert 0 < rates[-1] < 0.01
-    assert rate(0, 1, 2.0, 0.04) == 2.0
+    assert learning_rate(0, 1, 2.0, 0.04) == 2.0

@@ -7,7 +7,7 @@ from model.drafting.speech_draft import SpeechArchitecture
 from model.training.recipe import Recipe
 from model.training.speech_student import SpeechStudent
 from model.training.student import ParallelStudent, Student
-from model.training.students import fresh, student_of
+from model.training.students import student_of, untrained_student
 from tests.support.lessons import RECIPE
 from tests.support.tiny import CHECKPOINT
 
@@ -31,7 +31,7 @@ def test_a_recipe_says_who_learns(
     recipe: Recipe, kind: type[Student], architecture: Architecture | SpeechArchitecture
 ) -> None:
     """Its kind, and every choice that the network is built by; all of it is to be trained."""
-    student = fresh(recipe, CHECKPOINT, IDS)
+    student = untrained_student(recipe, CHECKPOINT, IDS)
     assert type(student) is kind
     assert student.network.architecture == architecture
     assert all(parameter.requires_grad for parameter in student.parameters())

@@ -15,7 +15,7 @@ from model.drafting.speech_draft import SpeechDraft
 from model.training import train, trainer
 from model.training.data import cache
 from model.training.data.corpus import Passage
-from model.training.student import rate
+from model.training.student import learning_rate
 from tests.support.lessons import noise
 from tests.support.tiny_files import save_transformers
 
@@ -113,11 +113,11 @@ def test_a_signal_is_obeyed_after_the_step(
 
     def interrupted(*step: Any) -> float:
         os.kill(os.getpid(), signal.SIGTERM)
-        return rate(*step)
+        return learning_rate(*step)
 
     before = signal.getsignal(signal.SIGTERM)
     with monkeypatch.context() as patched:
-        patched.setattr(trainer, "rate", interrupted)
+        patched.setattr(trainer, "learning_rate", interrupted)
         assert cli.main(argv) == 130
     assert signal.getsignal(signal.SIGTERM) is before
     assert "stopped after 1 of 4 steps; the same command goes on" in capsys.readouterr().err

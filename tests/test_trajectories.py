@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from model.training.data.cache import CacheError, Entry
 from model.training.data.packing import lookup_of
 from model.training.data.trajectories import (
-    Steps,
+    TrainingBatches,
     TrajectorySplits,
     draft_vocabulary,
     epoch_batches,
@@ -53,7 +53,7 @@ def test_caches_must_go_together(filled: Path, tmp_path: Path) -> None:
         TrajectorySplits([filled], replace(RECIPE, aux_layers=(0, 1, 2)))
     other = tmp_path / "facts.json"
     other.write_text((filled / "facts.json").read_text().replace(CHECKPOINT.fingerprint, "x"))
-    with pytest.raises(CacheError, match="of different targets or taps"):
+    with pytest.raises(CacheError, match="of different targets or aux layers"):
         TrajectorySplits([filled, tmp_path], RECIPE)
 
 
@@ -127,11 +127,11 @@ def test_a_batch_holds_passages_alike_in_length() -> None:
 def test_a_step_has_the_same_batch_whatever_came_before(filled: Path) -> None:
     """So that a resumed run is the uninterrupted one; processes draw different ones."""
     splits = TrajectorySplits([filled], RECIPE)
-    steps, again = Steps(splits, RECIPE, EVERY), Steps(splits, RECIPE, EVERY)
+    steps, again = TrainingBatches(splits, RECIPE, EVERY), TrainingBatches(splits, RECIPE, EVERY)
     assert len(steps) == RECIPE.steps
     in_order = [steps[n] for n in range(5)]
     for number in (3, 0, 4):
         for name in ("features", "anchors", "labels"):
             assert torch.equal(getattr(again[number], name), getattr(in_order[number], name))
-    second = Steps(splits, RECIPE, EVERY, rank=1, world=2)
+    second = TrainingBatches(splits, RECIPE, EVERY, rank=1, world=2)
     assert torch.equal(second[1].anchors, in_order[3].anchors)

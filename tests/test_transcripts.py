@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from daemon.config import ConfigError
 from daemon.monitoring.metrics import total
-from daemon.sessions.transcripts import Transcript, Transcripts, cut_incomplete_piece
+from daemon.sessions.transcripts import Transcript, Transcripts, cut_incomplete_piece, parts
 from streaming.protocol import Start
 from tests.support.fakes import PATIENCE, ScriptedEngine
 from tests.support.standin import closed, final
@@ -26,6 +26,13 @@ def home(folder: Path, file_mb: float = 10.0, keep_mb: float = 1000.0) -> Transc
 
 def opened(transcripts: Transcripts, session: str = "0123abcd") -> Transcript:
     return transcripts.open(session, {"model": "base"})
+
+
+def caught_up(transcripts: Transcripts) -> None:
+    """Wait until the thread has done what it was given."""
+    done = threading.Event()
+    transcripts.submit_anyway(done.set)
+    assert done.wait(PATIENCE)
 
 
 def files(folder: Path) -> dict[str, str]:
@@ -55,7 +62,7 @@ def test_a_final_is_there_while_the_session_goes_on(tmp_path: Path) -> None:
     transcripts = home(tmp_path)
     one = opened(transcripts)
     one.final(final("now"))
-    transcripts._thread.submit(lambda: None).result()
+    caught_up(transcripts)
     assert "now" in files(tmp_path)[".srt"]
     one.close(None)
     transcripts.stop()
@@ -140,13 +147,15 @@ def test_a_file_that_vanishes_costs_no_transcript(
     (tmp_path / YOUNG).write_bytes(b"\n" * 2**10)
     failures = list[int]()
     transcripts = Transcripts(str(tmp_path), 10.0, 1.0, lambda: failures.append(1))
-    listed, original = transcripts._files, Path.unlink
+    original = Path.unlink
 
     def unlink(path: Path, missing_ok: bool = False) -> None:
         original(path)
         original(path, missing_ok=missing_ok)
 
-    monkeypatch.setattr(transcripts, "_files", lambda: [tmp_path / OLD, *listed()])
+    monkeypatch.setattr(
+        "daemon.sessions.transcripts.parts", lambda folder: [folder / OLD, *parts(folder)]
+    )
     monkeypatch.setattr(Path, "unlink", unlink)
     write_one(tmp_path, transcripts)
     assert not (tmp_path / NEXT).exists()
@@ -168,13 +177,13 @@ def test_for_a_disk_that_hangs_no_more_is_remembered_than_fits(
     failures = list[int]()
     transcripts = Transcripts(str(tmp_path), 10.0, 1000.0, lambda: failures.append(1))
     one = opened(transcripts)
-    transcripts._thread.submit(lambda: None).result()
+    caught_up(transcripts)
     transcripts.submit(lambda: hanging.wait(PATIENCE))
     for number in range(5):
         one.final(final(f"word {number}", utterance=number))
     assert len(failures) == 3
     hanging.set()
-    transcripts._thread.submit(lambda: None).result()
+    caught_up(transcripts)
     one.final(final("word 5", utterance=5))
     one.close(closed())
     transcripts.stop()
@@ -190,15 +199,15 @@ def test_what_ends_while_the_disk_hangs_is_not_open_for_ever(
     """It would hold descriptors, and never be old enough to go."""
     transcripts = home(tmp_path)
     one = opened(transcripts)
-    transcripts._thread.submit(lambda: None).result()
-    assert transcripts._open
+    caught_up(transcripts)
+    assert transcripts.writing
     transcripts.submit(lambda: hanging.wait(PATIENCE))
     for number in range(5):
         one.final(final(f"word {number}", utterance=number))
     one.close(closed())
     hanging.set()
     transcripts.stop()
-    assert not transcripts._open
+    assert not transcripts.writing
 
 
 def half_written(monkeypatch: pytest.MonkeyPatch, fails: Callable[[], bool]) -> None:
@@ -224,12 +233,12 @@ def test_a_full_disk_costs_no_final_once_there_is_room_again(
     half_written(monkeypatch, lambda: full)
     one = opened(transcripts)
     one.final(final("one"))
-    transcripts._thread.submit(lambda: None).result()
+    caught_up(transcripts)
     full = True
     with caplog.at_level(logging.INFO):
         one.final(final("two", utterance=1))
         one.final(final("three", utterance=2))
-        transcripts._thread.submit(lambda: None).result()
+        caught_up(transcripts)
         assert [json.loads(line)["type"] for line in files(tmp_path)[".jsonl"].splitlines()] == [
             "session",
             "final",
@@ -286,7 +295,7 @@ async def test_the_daemon_writes_what_it_says(tmp_path: Path) -> None:
             await client.say(Start(partials=False), sentence())
             await until(lambda: round(total(daemon.metrics.audio) * 32_000) == len(sentence()))
             client.socket.transport.abort()
-        await until(lambda: not len(daemon._registry))
+        await until(lambda: not len(daemon.sessions))
     lines = only_transcript(tmp_path)
     assert lines[-1]["type"] == "closed"
     assert lines[-1]["finals"] == sum(line["type"] == "final" for line in lines) > 1

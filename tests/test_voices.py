@@ -21,14 +21,14 @@ INSTALLED = [
 ]
 
 
-def seconds(voice: Voice, draft_length: float = 1.0) -> float:
-    audio, rate = voice.speak(TEXT, draft_length=draft_length, pitch=1.0, seed=0)
+def seconds(voice: Voice, tempo: float = 1.0) -> float:
+    audio, rate = voice.speak(TEXT, tempo=tempo, pitch=1.0, seed=0)
     return len(audio) / rate
 
 
 def pitch_hz(voice: Voice, pitch: float) -> float:
     """Median over voiced frames of the lag at which a frame resembles itself most."""
-    audio, rate = voice.speak("We were all along. " * 3, draft_length=1.0, pitch=pitch, seed=0)
+    audio, rate = voice.speak("We were all along. " * 3, tempo=1.0, pitch=pitch, seed=0)
     found = []
     for frame in np.lib.stride_tricks.sliding_window_view(audio, rate // 16)[:: rate // 50]:
         spectrum = np.fft.rfft(frame * np.hanning(len(frame)), 2 * len(frame))
@@ -43,8 +43,8 @@ def pitch_hz(voice: Voice, pitch: float) -> float:
 @pytest.mark.parametrize("voice", INSTALLED)
 def test_a_voice_speaks_the_same_each_time(voice: Voice) -> None:
     voice.check()
-    first, rate = voice.speak(TEXT, draft_length=1.0, pitch=voice.pitches[0], seed=3)
-    again, _ = voice.speak(TEXT, draft_length=1.0, pitch=voice.pitches[0], seed=3)
+    first, rate = voice.speak(TEXT, tempo=1.0, pitch=voice.pitches[0], seed=3)
+    again, _ = voice.speak(TEXT, tempo=1.0, pitch=voice.pitches[0], seed=3)
     assert first.dtype == np.float32
     assert 2 < len(first) / rate < 8
     assert np.array_equal(first, again)
@@ -72,7 +72,7 @@ def test_flite_that_lacks_a_voice_is_an_error_that_names_it() -> None:
 @needs_flite
 def test_a_text_without_words_is_an_error_that_quotes_it() -> None:
     with pytest.raises(VoiceError, match="flite-slt said nothing for ''"):
-        Voice("flite", "slt", 1.0, (1.0, 1.0)).speak("", draft_length=1.0, pitch=1.0, seed=0)
+        Voice("flite", "slt", 1.0, (1.0, 1.0)).speak("", tempo=1.0, pitch=1.0, seed=0)
 
 
 def test_a_missing_flite_is_an_error_that_says_what_to_install(

@@ -45,17 +45,17 @@ Answer = Callable[[Request], Reply]
 
 
 class Router:
-    """Replies to requests that are no websocket, by path."""
+    """Replies to requests that are no websocket, by path: `routes`."""
 
     def __init__(self, routes: Mapping[str, Answer]) -> None:
-        self._routes = dict(routes)
+        self.routes = dict(routes)
 
     def answer(self, request: Request) -> Reply:
         """The reply; 404 for a path that is not in the table."""
-        route = self._routes.get(path(request))
+        route = self.routes.get(path(request))
         if route is not None:
             return route(request)
-        known = ", ".join(sorted(self._routes))
+        known = ", ".join(sorted(self.routes))
         return Reply(HTTPStatus.NOT_FOUND, f"nothing is here; known paths: {known}\n")
 
 

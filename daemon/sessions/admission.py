@@ -1,16 +1,24 @@
-"""Which websockets are let in, and what the others are told before they become one. Pure."""
+"""Which websockets are let in, and what the others are told before they become one."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Literal
+from urllib.parse import parse_qs, urlsplit
+from weakref import WeakSet
 
+from websockets.asyncio.server import ServerConnection
 from websockets.datastructures import Headers
+from websockets.http11 import Request
 
 from daemon.config import Config
 from daemon.monitoring.health import RETRY_AFTER, Health
+from daemon.monitoring.metrics import Metrics
 from daemon.net.auth import TOKEN_PROTOCOL, Tokens, offered_protocols, origin_allowed
 from daemon.net.http import Reply
+from daemon.sessions.registry import SessionRegistry
 from streaming.protocol import SUBPROTOCOL
 
 STATUS_HEADER = "Captiond-Status"  # tells clients a daemon that loads from one that is busy
@@ -39,7 +47,7 @@ class Refusal:
 
 
 def authenticate(headers: Headers, tokens: Tokens, allowed_origins: Sequence[str]) -> Refusal | str:
-    """Who asks: the label of its token, "" where none is needed; or why nobody may ask so."""
+    """The label of the client's token, "" where none is needed; or why no client may ask so."""
     offered = [name for name in offered_protocols(headers) if not name.startswith(TOKEN_PROTOCOL)]
     if offered and SUBPROTOCOL not in offered:
         text = f"unknown subprotocol {', '.join(offered)}: this daemon speaks {SUBPROTOCOL}\n"
@@ -98,3 +106,85 @@ def _busy(text: str, headers: Mapping[str, str] = NOTHING) -> Reply:
     return Reply(
         HTTPStatus.SERVICE_UNAVAILABLE, text, headers={"Retry-After": RETRY_AFTER, **headers}
     )
+
+
+class Admission:
+    """The websockets that take up a session, and whether there is room for another.
+
+    config, tokens: those in force; a reload replaces them. admitted: each with the label of its token.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        tokens: Tokens,
+        registry: SessionRegistry,
+        metrics: Metrics,
+        health: Callable[[], Health],
+    ) -> None:
+        self.config = config
+        self.tokens = tokens
+        self.admitted: dict[ServerConnection, str] = {}
+        # Those of them that were let in, full or not, to resume a session.
+        self._returning: WeakSet[ServerConnection] = WeakSet()
+        self._registry = registry
+        self._metrics = metrics
+        self._health = health
+
+    @property
+    def full(self) -> bool:
+        """Whether no session is free: finals that a transcript awaits are still to be decoded."""
+        return len(self.admitted) + self._registry.finishing >= self.config.max_sessions
+
+    def knows(self, request: Request) -> bool:
+        """Whether the request has a token, where there are tokens."""
+        return self.tokens.label(request.headers) is not None
+
+    def identify(self, request: Request) -> Refusal | str:
+        """The label of the client's token, or why it may not ask, as `stranger` says."""
+        return authenticate(request.headers, self.tokens, self.config.allowed_origins)
+
+    def admit(self, socket: ServerConnection, request: Request, label: str) -> Refusal | None:
+        """Take up a session, or say why there is none."""
+        returning = self._returns(request, label)
+        refusal = self.check_capacity(label, returning=returning)
+        if refusal is not None:
+            return refusal
+        # The task that opens this connection ends with it, also if it never comes to the handler.
+        task = asyncio.current_task()
+        assert task is not None
+        self.admitted[socket] = label
+        if returning:
+            self._returning.add(socket)
+        task.add_done_callback(lambda _: self.leave(socket))
+        return None
+
+    def leave(self, socket: ServerConnection) -> None:
+        """The connection has ended."""
+        self.admitted.pop(socket, None)
+
+    def check_capacity(self, label: str, *, returning: bool = False) -> Refusal | None:
+        """Why there is no room now for a client whose token is called `label`, if so."""
+        taken = Counter(self.admitted.values())[label]
+        return check_capacity(self._health(), self.config, of_token=taken, returning=returning)
+
+    def no_room(self, socket: ServerConnection) -> str:
+        """Why a connection may not start a session; empty if it may.
+
+        One that was let in to resume has not been asked: there may be no room for another session.
+        """
+        if socket not in self._returning:
+            return ""
+        label = self.admitted.pop(socket)  # the room is for itself
+        refusal = self.check_capacity(label)
+        self.admitted[socket] = label
+        if refusal is None:
+            self._returning.discard(socket)
+            return ""
+        self._metrics.refused.labels(refusal.reason).inc()
+        return str(refusal.reply.body).strip()
+
+    def _returns(self, request: Request, label: str) -> bool:
+        """Whether the client says that it comes back to a session of its own."""
+        names = parse_qs(urlsplit(request.path).query).get("resume", [])
+        return any(self._registry.holds(name, label) for name in names)

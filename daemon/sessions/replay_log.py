@@ -19,6 +19,9 @@ class ReplayLog:
         self._forgotten = 0  # finals
         self._finals = 0
 
+    def __len__(self) -> int:
+        return len(self._messages)
+
     @property
     def finals(self) -> int:
         """How many there were, forgotten ones included."""

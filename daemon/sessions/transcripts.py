@@ -1,4 +1,4 @@
-"""Transcripts on disk: of each session JSON lines, SRT and WebVTT, written at each final.
+"""Transcripts on disk: JSON lines, SRT and WebVTT for each session, written at each final.
 
 One thread does all writing, so that a slow disk delays no caption. A name is made of the time and the
 session's name, which are ours: nothing that a client sends reaches the file system but as content.
@@ -28,7 +28,7 @@ from streaming.subtitles import Subtitles
 logger = logging.getLogger(__name__)
 
 MIB = 2**20
-# Pieces that a disk has not taken: of each session those that it refused, and of all those it has yet to try.
+# Most pieces in memory: those that the disk refused of one session, those it has yet to try of all.
 MOST_PENDING = 1_000
 TAIL = 2**16  # bytes in which a broken last piece is looked for
 PIECE_END = {".jsonl": b"\n", ".srt": b"\n\n", ".vtt": b"\n\n"}
@@ -38,8 +38,8 @@ NAME = re.compile(r"\d{4}-\d\d-\d\dT\d{6}Z-[0-9a-f]{8}(\.\d+)?\.(jsonl|srt|vtt)"
 class Transcripts:
     """The folder, its thread, and the promise to keep it within `keep_mb`.
 
-    failed: called, in any thread, for each piece that is not written now. Raises ConfigError where the
-    folder cannot be written to.
+    writing: files of transcripts that are not closed. failed: called, in any thread, for each piece that
+    is not written now. Raises ConfigError where the folder cannot be written to.
     """
 
     def __init__(
@@ -48,12 +48,12 @@ class Transcripts:
         self.folder = Path(folder)
         self.limit(file_mb, keep_mb)
         self.failed = failed
-        self._open: set[Path] = set()
+        self.writing: set[Path] = set()
         self._room = threading.Semaphore(MOST_PENDING)
         self._takes = True
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o750)
-            for path in self._files():
+            for path in parts(self.folder):
                 cut_incomplete_piece(path)
             probe = self.folder / ".captiond"
             probe.touch()
@@ -99,13 +99,15 @@ class Transcripts:
 
     def opened(self, paths: Iterable[Path]) -> None:
         """These are written to, and stay; others may have to go. In the thread."""
-        self._open.update(paths)
-        sizes = {path: size for path in sorted(self._files()) if (size := _size(path)) is not None}
+        self.writing.update(paths)
+        sizes = {
+            path: size for path in sorted(parts(self.folder)) if (size := _size(path)) is not None
+        }
         total = sum(sizes.values())
         for path, size in sizes.items():
             if total <= self.keep_bytes:
                 break
-            if path in self._open:
+            if path in self.writing:
                 continue
             try:
                 path.unlink(missing_ok=True)
@@ -117,10 +119,7 @@ class Transcripts:
 
     def closed(self, paths: Iterable[Path]) -> None:
         """Nothing more is written to these. In the thread."""
-        self._open.difference_update(paths)
-
-    def _files(self) -> list[Path]:
-        return [path for path in self.folder.iterdir() if NAME.fullmatch(path.name)]
+        self.writing.difference_update(paths)
 
 
 class Transcript:
@@ -210,6 +209,11 @@ class Transcript:
     def _close(self, last: dict[str, str]) -> None:
         self._write(last)
         self._end_part()
+
+
+def parts(folder: Path) -> list[Path]:
+    """The files of transcripts in `folder`."""
+    return [path for path in folder.iterdir() if NAME.fullmatch(path.name)]
 
 
 def _size(path: Path) -> int | None:

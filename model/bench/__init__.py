@@ -1,1 +1,1 @@
-"""The engine measured: engines beside one another in one run, passes, reports."""
+"""Benchmarks of the engine: paired runs beside other engines, times of passes, reports."""

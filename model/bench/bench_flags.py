@@ -60,7 +60,7 @@ def _add_engine_arguments(parser: argparse.ArgumentParser) -> None:
         "--alpha",
         type=flags.share,
         default=0.575,
-        help="share of the pretended drafter's proposals to be accepted (default: 0.575, which is "
+        help="share of the simulated drafter's proposals to be accepted (default: 0.575, which is "
         "Whisper-Flash's)",
     )
     quality.add_argument(

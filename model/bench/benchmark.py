@@ -1,7 +1,4 @@
-"""Who takes part in a benchmark: what was asked for, and the contenders made of it when wanted.
-
-Times nothing itself.
-"""
+"""A benchmark's settings, and its contenders, which are built on demand."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,22 +11,22 @@ import torch
 from model.bench.clips import BenchError, Clip
 from model.bench.contenders import (
     Captiond,
-    Encoding,
+    EncoderOnly,
     EngineUnderTest,
-    Truth,
-    again,
+    ReferenceTokens,
     greedy,
+    reference_tokens,
+    reuse,
     simulated,
-    truth_of,
 )
 from model.bench.other_engines import (
-    Absent,
     FasterWhisper,
     Transformers,
+    Unavailable,
     assistant_for,
     ctranslate2_directory,
 )
-from model.bench.paired_runs import Contender, Track, run_paired
+from model.bench.paired_runs import Contender, Measurement, run_paired
 from model.bench.subprocess_engine import SubprocessEngine
 from model.checkpoints.load import Checkpoint, ModelError
 from model.drafting.drafter_files import load_drafter
@@ -55,18 +52,19 @@ ENGINES = (
 )
 
 
-IN_PREFILL = ("again",)
-"""Those whose prefill verifies a text, so that tokens a later pass say little."""
+DRAFTED_IN_PREFILL = ("again",)
+"""Engines whose prefill verifies a text: tokens for each later pass would mislead."""
 
 OTHER_TARGET = ("int8", "int8-oracle", "int8-drafter")
-"""Captiond's engines whose encoder is not the one that `Field.encoding` times."""
+"""captiond's engines with another encoder than the one that `Benchmark.encoder_only` times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What was asked for. chance: of each token of the pretended drafter being right.
+    """A benchmark's settings.
 
-    precision: of every engine of captiond's but OTHER_TARGET, whose names say theirs.
+    chance: probability that a token of the simulated drafter is right. block: its candidates in a round.
+    precision: of captiond's engines but OTHER_TARGET, which are int8.
     """
 
     language: str
@@ -84,9 +82,10 @@ class Plan:
 
 @dataclass(eq=False)
 class Benchmark:
-    """Everything that a section may run, made when it is first wanted.
+    """Engines and contenders of all sections, each built at its first use.
 
-    scratch: a directory for joined weights. measure: times the passes that a paced engine chooses by. Raises BenchError for a language that the model lacks.
+    scratch: a directory for joined weights. measure: times the passes that adaptive engines choose by. Raises
+    BenchError for a language that the model lacks.
     """
 
     checkpoint: Checkpoint
@@ -95,7 +94,7 @@ class Benchmark:
     scratch: Path
     tell: Callable[[str], None]
     measure: Measure = median_seconds
-    _contenders: dict[str, Contender | Absent] = field(default_factory=dict)
+    _contenders: dict[str, Contender | Unavailable] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         checkpoint = self.checkpoint
@@ -106,22 +105,22 @@ class Benchmark:
 
     @cached_property
     def engine_under_test(self) -> EngineUnderTest:
-        """The engine that has no network of its own."""
+        """The engine without a drafter."""
         return self._plain_engine(self.plan.precision)
 
     @cached_property
     def int8_engine_under_test(self) -> EngineUnderTest:
-        """The same with the int8 target. Raises Absent where that cannot run."""
+        """The engine without a drafter, with the int8 target. Raises Unavailable."""
         self._check_other_target()
         return self._plain_engine("int8")
 
     def _check_other_target(self) -> None:
         if self.plan.precision == "int8":
-            raise Absent("all of captiond's engines are int8 in this run (--precision)")
+            raise Unavailable("all of captiond's engines are int8 in this run (--precision)")
         try:
             check_int8(self.plan.device)
         except ModelError as reason:
-            raise Absent(str(reason)) from None
+            raise Unavailable(str(reason)) from None
 
     def _plain_engine(self, precision: Precision) -> EngineUnderTest:
         slots, plan = max(self.plan.batches), self.plan
@@ -134,22 +133,22 @@ class Benchmark:
         )
 
     @cached_property
-    def truth(self) -> Truth:
-        """What greedy decoding makes of each clip."""
-        self.tell("reading every clip once, for the truth")
-        return truth_of(greedy(self.engine_under_test, self.plan.language), self.clips)
+    def reference(self) -> ReferenceTokens:
+        """Greedy decoding's tokens of each clip."""
+        self.tell("decoding every clip once, for the reference tokens")
+        return reference_tokens(greedy(self.engine_under_test, self.plan.language), self.clips)
 
     def drafted_engine(
         self, *, block: int, adaptive: bool, precision: Precision | None = None
     ) -> EngineUnderTest:
-        """An engine with the trained drafter; paced: it chooses its blocks as a daemon's does.
+        """An engine with the trained drafter; adaptive: it chooses its draft lengths as a daemon's does.
 
-        precision: of its target; by default the plan's. Raises Absent where no drafter was given,
-        model.checkpoints.load.ModelError where it cannot be read.
+        precision: of its target; by default the plan's. Raises Unavailable without a drafter file,
+        ModelError for one that cannot be read.
         """
         plan, checkpoint = self.plan, self.checkpoint
         if plan.drafter is None:
-            raise Absent("no trained drafter was given (--drafter)")
+            raise Unavailable("no trained drafter was given (--drafter)")
         engine = Engine(
             checkpoint,
             device=plan.device,
@@ -162,22 +161,22 @@ class Benchmark:
             engine.warm_up(self.measure)
         else:
             capture(engine.runner, engine.slots)
-        return EngineUnderTest.of(engine)
+        return EngineUnderTest(engine, {})
 
     def contender(self, name: str, batch: int) -> Contender:
-        """One of ENGINES, the same object for every batch size. Raises Absent."""
+        """One of ENGINES; the same object for every batch size. Raises Unavailable."""
         if name == "assisted" and batch > 1:
-            raise Absent("transformers assists one utterance at a time")
+            raise Unavailable("transformers assists one utterance at a time")
         if name not in self._contenders:
             self.tell(f"loading {name}")
             try:
                 self._contenders[name] = self._make(name)
-            except Absent as reason:
+            except Unavailable as reason:
                 self._contenders[name] = reason
-        made = self._contenders[name]
-        if isinstance(made, Absent):
-            raise made
-        return made
+        contender = self._contenders[name]
+        if isinstance(contender, Unavailable):
+            raise contender
+        return contender
 
     def _make(self, name: str) -> Contender:
         plan, checkpoint, language = self.plan, self.checkpoint, self.plan.language
@@ -205,16 +204,18 @@ class Benchmark:
 
         def int8_oracle() -> Contender:
             engine_under_test = self.int8_engine_under_test
-            truth = truth_of(greedy(engine_under_test, language), self.clips)
-            return simulated(engine_under_test, language, truth, plan.chance, plan.block, name=name)
+            reference = reference_tokens(greedy(engine_under_test, language), self.clips)
+            return simulated(
+                engine_under_test, language, reference, plan.chance, plan.block, name=name
+            )
 
         makers: dict[str, Callable[[], Contender]] = {
             "greedy": lambda: greedy(self.engine_under_test, language),
             "oracle": lambda: simulated(
-                self.engine_under_test, language, self.truth, plan.chance, plan.block
+                self.engine_under_test, language, self.reference, plan.chance, plan.block
             ),
             "drafter": drafted,
-            "again": lambda: again(self.engine_under_test, language, self.truth),
+            "again": lambda: reuse(self.engine_under_test, language, self.reference),
             "int8": lambda: greedy(self.int8_engine_under_test, language, name=name),
             "int8-oracle": int8_oracle,
             "int8-drafter": int8_drafted,
@@ -227,26 +228,26 @@ class Benchmark:
 
     @cached_property
     def ctranslate2(self) -> Path:
-        """The weights as faster-whisper reads them. Raises Absent."""
+        """The directory of the weights for faster-whisper. Raises Unavailable."""
         return ctranslate2_directory(self.checkpoint, self.scratch)
 
     @cached_property
-    def encoding(self) -> Encoding:
+    def encoder_only(self) -> EncoderOnly:
         """Captiond's encoder alone."""
-        return Encoding(self.engine_under_test.engine)
+        return EncoderOnly(self.engine_under_test.engine)
 
     def run_paired(
         self, contenders: Sequence[Contender], units: Sequence[list[Clip]]
-    ) -> list[Track]:
-        """See `model.bench.paired_runs.race`."""
+    ) -> list[Measurement]:
+        """See `model.bench.paired_runs.run_paired`."""
         plan = self.plan
         return run_paired(
             contenders, units, repeats=plan.repeats, warm_ups=plan.warm_ups, tell=self.tell
         )
 
 
-def about(run: Benchmark) -> dict[str, Any]:
-    """What every section's figures rest on."""
+def conditions(run: Benchmark) -> dict[str, Any]:
+    """The settings of a run, for its report."""
     plan = run.plan
     return {
         "clips": len(run.clips),

@@ -1,4 +1,4 @@
-"""The recordings that a benchmark runs on: found, read and resampled before any clock starts."""
+"""Recordings for benchmarks, read and resampled before any clock starts."""
 
 import csv
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ _LISTS = {".txt", ".lst"}
 
 
 class BenchError(Exception):
-    """Something given to the benchmark that it cannot use; the message says what to do."""
+    """Unusable input of a benchmark; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clip:
-    """One utterance. audio: float32 [samples], 16 kHz mono. transcript: None where none is known."""
+    """One utterance. audio: float32 [samples], 16 kHz mono. transcript: the reference, if known."""
 
     name: str
     audio: NDArray[np.float32]
@@ -30,7 +30,7 @@ class Clip:
 
     @property
     def seconds(self) -> float:
-        """How long it is."""
+        """Duration."""
         return len(self.audio) / SAMPLE_RATE
 
 
@@ -39,9 +39,8 @@ def read_clips(
 ) -> list[Clip]:
     """Read at most `limit` recordings, in the order of `places`.
 
-    A place is a recording, a directory (its recordings in the order of their names, folders within
-    it included), or a list (.txt, .lst: one path a line, as seen from the list). references: a
-    table of paths and transcripts, see `read_references`. Raises BenchError.
+    A place is a recording, a directory (its recordings by name, subfolders included), or a list (.txt,
+    .lst: one path a line, relative to the list). references: see `read_references`. Raises BenchError.
     """
     known = {} if references is None else read_references(references)
     paths = [path for place in places for path in _found(place)][:limit]
@@ -56,9 +55,8 @@ def read_clips(
 def read_references(path: Path) -> dict[Path, str]:
     """Transcripts by absolute path, from tab-separated text.
 
-    With a header that names the columns `path` and `transcript` those are taken; without one the
-    first two are. Paths are as seen from the table; empty transcripts are left out. Raises
-    BenchError.
+    The columns are `path` and `transcript` of the header, or the first two without one. Paths are
+    relative to the table; empty transcripts are left out. Raises BenchError.
     """
     try:
         with path.open(encoding="utf-8", newline="") as file:
@@ -76,7 +74,7 @@ def read_references(path: Path) -> dict[Path, str]:
 
 
 def _suffixes() -> set[str]:
-    # RAW is no file format: such files do not say their rate.
+    # RAW files do not say their rate.
     return {f".{name.lower()}" for name in soundfile.available_formats()} - {".raw"}
 
 

@@ -1,7 +1,6 @@
 """The verb `bench`: engines, passes, blocks and temperatures measured on this machine.
 
-Puts the sections together; it measures nothing itself. Results are written after each section, so
-that a run cut short has what it finished.
+Results are written after each section, so that an interrupted run keeps what it finished.
 """
 
 import argparse
@@ -49,29 +48,30 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _misuse(args: argparse.Namespace, wanted: list[str]) -> str | None:
-    """What is wrong with the command line, in words."""
+    """The error in the command line, if any."""
     unknown = sorted(set(wanted) - set(SECTIONS))
     if unknown:
         return f"no section {', '.join(unknown)}: choose from {', '.join(SECTIONS)}"
     if not args.audio and set(wanted) != {"passes"}:
         return "name recordings with --audio: only the section passes runs without"
+    # Help and the errors above need none of the seconds that torch takes to import.
 
     for given, known, what in (
         (args.engines or (), ENGINES, "engine"),
         (args.shapes, tuple(SHAPES), "shape"),
     ):
-        strange = sorted(set(given) - set(known))
-        if strange:
-            return f"no {what} {', '.join(strange)}: choose from {', '.join(known)}"
+        unknown = sorted(set(given) - set(known))
+        if unknown:
+            return f"no {what} {', '.join(unknown)}: choose from {', '.join(known)}"
     if args.batch[-1] > BUCKETS[-1]:
         return f"batches have at most {BUCKETS[-1]} utterances, not {args.batch[-1]}"
     return None
 
 
 def _prepare(args: argparse.Namespace) -> str:
-    """Settle device and threads, and find out before any work what would spoil it afterwards."""
-    logging.set_verbosity_error()  # its advice on how to call `generate` would drown the progress
-    normalised("")  # a package that is missing is found out now
+    """Set device and threads, and raise before any work the errors that would spoil it."""
+    logging.set_verbosity_error()  # its advice on `generate` would hide the progress
+    normalised("")  # raises for a missing package
     read(args.output.with_suffix(".json"))
     if args.threads:
         torch.set_num_threads(args.threads)
@@ -88,7 +88,7 @@ def _prepare(args: argparse.Namespace) -> str:
 def _measured(
     args: argparse.Namespace, wanted: list[str], device: str
 ) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Model, section and figures, as each is finished."""
+    """Model, section and figures of each section, when it is finished."""
     clips = read_clips(args.audio, args.references, args.limit) if args.audio else []
     checkpoint = load(args.model)
     timing = {"repeats": args.repeats, "warm_ups": args.warm_ups, "device": device, "tell": tell}
@@ -96,15 +96,15 @@ def _measured(
     kind = "" if args.precision == "float32" else f", {args.precision}"
     with tempfile.TemporaryDirectory(prefix="captiond-bench-") as scratch:
         plan = _plan(args, device, choose(args.drafter, checkpoint))
-        field = Benchmark(checkpoint, clips, plan, Path(scratch), tell)
+        benchmark = Benchmark(checkpoint, clips, plan, Path(scratch), tell)
         for section in wanted:
             if section != "passes":
-                yield checkpoint.name + kind, section, OVER_CLIPS[section](field)
+                yield checkpoint.name + kind, section, OVER_CLIPS[section](benchmark)
                 continue
             yield checkpoint.name + kind, section, passes(checkpoint, **timing)
             for shape in args.shapes:
                 name = f"{shape}, random weights{kind}"
-                # Half the memory, and no pass depends on how weights are stored.
+                # float16 halves the memory; passes run in their own dtype.
                 made = random_checkpoint(name, shape_config(shape), dtype=torch.float16)
                 yield name, section, passes(made, **timing)
 
@@ -128,7 +128,7 @@ def _plan(args: argparse.Namespace, device: str, drafter: Path | None) -> Plan:
 
 
 def tell(line: str) -> None:
-    """Say on standard error what goes on: a run takes minutes."""
+    """Report progress on standard error: a run takes minutes."""
     sys.stderr.write(f"{line}\n")
 
 

@@ -1,7 +1,6 @@
-"""captiond's own contenders: one engine, drafted for in different ways.
+"""captiond's contenders: greedy decoding, a simulated drafter, reuse of a transcript, a trained drafter.
 
-Plain greedy decoding, a pretended drafter, reuse of its own text and a trained drafter are the same
-machine; all but the last share one engine and its weights.
+All but the last share one engine and its weights.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from model.bench.clips import BenchError, Clip
-from model.bench.oracle import Simulated
+from model.bench.oracle import SimulatedDrafter
 from model.bench.paired_runs import Transcription
 from model.checkpoints.load import Checkpoint
 from model.drafting.interface import Proposer
@@ -21,12 +20,12 @@ from model.engine.warm_up import capture
 from model.whisper.mel import LogMel
 from model.whisper.quantised import Precision
 
-Truth = Mapping[Clip, tuple[int, ...]]  # what greedy decoding, or sampling, makes of each clip
+ReferenceTokens = Mapping[Clip, tuple[int, ...]]  # of greedy decoding, or sampling
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EngineUnderTest:
-    """An engine whose requests are drafted for as the contender of the moment says."""
+    """An engine, and the proposers of its requests, which the active contender sets."""
 
     engine: Engine
     proposers: dict[Request, Proposer]
@@ -42,7 +41,7 @@ class EngineUnderTest:
         static: bool | None = None,
         precision: Precision = "float32",
     ) -> "EngineUnderTest":
-        """An engine without a network of its own; arguments as for `Engine`."""
+        """An engine without a drafter; arguments as for `Engine`."""
         proposers: dict[Request, Proposer] = {}
         engine = Engine(
             checkpoint,
@@ -53,40 +52,30 @@ class EngineUnderTest:
             static=static,
             precision=precision,
         )
-        capture(engine.runner, engine.slots)  # nothing is captured while a clock runs
+        capture(engine.runner, engine.slots)  # no capture is timed
         return cls(engine, proposers)
-
-    @classmethod
-    def of(cls, engine: Engine) -> "EngineUnderTest":
-        """An engine that proposes by itself."""
-        return cls(engine, {})
-
-
-def _nothing(_clip: Clip) -> Proposer | None:
-    return None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Captiond:
-    """One way of drafting, as `model.bench.paired_runs.Contender`."""
+    """A contender: an engine with one way of drafting. proposer: None for the engine's own."""
 
     name: str
     engine_under_test: EngineUnderTest
     language: str
-    propose: Callable[[Clip], Proposer | None] = _nothing
+    proposer: Callable[[Clip], Proposer] | None = None
     temperature: float = 0.0
 
-    def read(self, clips: Sequence[Clip]) -> list[Transcription]:
-        """All clips at once; the engine has a slot for each. Raises BenchError."""
+    def transcribe(self, clips: Sequence[Clip]) -> list[Transcription]:
+        """Decode all clips as one batch; the engine has a slot for each. Raises BenchError."""
         eot = self.engine_under_test.engine.tokens.eot
         return [_transcription(hypothesis, eot) for hypothesis in self._decode(clips)]
 
     def _decode(self, clips: Sequence[Clip]) -> list[RequestOutput]:
         requests = [self._request(clip) for clip in clips]
-        for request, clip in zip(requests, clips, strict=True):
-            proposer = self.propose(clip)
-            if proposer is not None:
-                self.engine_under_test.proposers[request] = proposer
+        if self.proposer is not None:
+            for request, clip in zip(requests, clips, strict=True):
+                self.engine_under_test.proposers[request] = self.proposer(clip)
         try:
             return self.engine_under_test.engine.transcribe(requests)
         except ValueError as error:
@@ -96,7 +85,7 @@ class Captiond:
             self.engine_under_test.proposers.clear()
 
     def _request(self, clip: Clip) -> Request:
-        # Any seed will do that is the same in every run and not in every clip.
+        # Seeds are the same in every run, and differ between clips.
         seed = len(clip.audio)
         return Request(clip.audio, language=self.language, temperature=self.temperature, seed=seed)
 
@@ -119,50 +108,50 @@ def greedy(
     temperature: float = 0.0,
     name: str = "greedy",
 ) -> Captiond:
-    """Plain decoding: k = 0."""
+    """Decoding without drafts; above temperature 0 it samples."""
     return Captiond(name, engine_under_test, language, temperature=temperature)
 
 
 def simulated(
     engine_under_test: EngineUnderTest,
     language: str,
-    truth: Truth,
+    reference: ReferenceTokens,
     chance: float,
     block: int,
     temperature: float = 0.0,
     name: str = "oracle",
 ) -> Captiond:
-    """A pretended drafter of known quality: `chance` for each token, full blocks of `block`.
+    """A simulated drafter, see `SimulatedDrafter`; its proposals take no time."""
 
-    Drafting itself costs nothing here: what a network's pass would add is left out.
-    """
+    def proposer(clip: Clip) -> Proposer:
+        return SimulatedDrafter(reference[clip], chance, block, seed=len(clip.audio))
 
-    def propose(clip: Clip) -> Proposer:
-        return Simulated(truth[clip], chance, block, seed=len(clip.audio))
-
-    return Captiond(name, engine_under_test, language, propose, temperature)
+    return Captiond(name, engine_under_test, language, proposer, temperature)
 
 
-def again(engine_under_test: EngineUnderTest, language: str, truth: Truth) -> Captiond:
-    """Reuse of the clip's own transcript: what a final costs whose last partial was right."""
-    return Captiond("again", engine_under_test, language, lambda clip: PreviousText(truth[clip]))
+def reuse(
+    engine_under_test: EngineUnderTest, language: str, reference: ReferenceTokens
+) -> Captiond:
+    """The clip's own transcript as draft: the cost of a final after a partial with the same text."""
+    return Captiond(
+        "again", engine_under_test, language, lambda clip: PreviousText(reference[clip])
+    )
 
 
-def truth_of(contender: Captiond, clips: Sequence[Clip]) -> dict[Clip, tuple[int, ...]]:
-    """The tokens of every clip, decoded as many at a time as there are slots."""
-    slots, truth = contender.engine_under_test.engine.slots, dict[Clip, tuple[int, ...]]()
+def reference_tokens(contender: Captiond, clips: Sequence[Clip]) -> dict[Clip, tuple[int, ...]]:
+    """The contender's tokens of every clip, decoded in batches of all slots."""
+    slots, reference = contender.engine_under_test.engine.slots, dict[Clip, tuple[int, ...]]()
     for at in range(0, len(clips), slots):
         unit = clips[at : at + slots]
-        for clip, transcription in zip(unit, contender.read(unit), strict=True):
-            truth[clip] = transcription.tokens
-    return truth
+        for clip, transcription in zip(unit, contender.transcribe(unit), strict=True):
+            reference[clip] = transcription.tokens
+    return reference
 
 
-class Encoding:
-    """What every way of decoding begins with, as a contender of its own: it reads nothing.
+class EncoderOnly:
+    """Log-mel, encoder and cross-attention keys and values, as a contender without transcripts.
 
-    Log-mel, encoder and the target's cross-attention keys and values. It takes part in a race so
-    that it is timed in the same minutes as those whose encoding is to be told apart.
+    It runs among the others, so that its time is measured in the same minutes as theirs.
     """
 
     name = "encoder"
@@ -176,7 +165,7 @@ class Encoding:
         self._front_end = LogMel(bins).to(self._cache.cross_keys.device)
 
     @torch.inference_mode()
-    def read(self, clips: Sequence[Clip]) -> list[Transcription]:
+    def transcribe(self, clips: Sequence[Clip]) -> list[Transcription]:
         """Encode into the engine's first slots: it must be idle."""
         mel = self._front_end([clip.audio for clip in clips], self._window)
         states = self._whisper.encoder(mel.to(self._whisper.decoder.positions.dtype))

@@ -1,8 +1,8 @@
 """Other engines on the same weights: Hugging Face transformers and faster-whisper.
 
-Each is set to plain greedy decoding of one window without timestamps, with the engine's own output
-budget; fallbacks, voice detection and beams are off. Each is an optional dependency: where one is
-missing the reason is told, and nothing stands in for it.
+Each does greedy decoding of one window without timestamps, with captiond's maximum of new tokens;
+fallbacks, voice activity detection and beams are off. Each is an optional dependency; the report says which
+were missing.
 """
 
 import importlib.util
@@ -21,14 +21,14 @@ from model.checkpoints.reference import as_transformers
 from model.whisper.mel import SAMPLE_RATE
 
 
-class Absent(Exception):  # noqa: N818  (a fact about this machine, not an error)
-    """A rival that cannot run here; the message says why."""
+class Unavailable(Exception):  # noqa: N818  (a property of this machine, not an error)
+    """An engine that cannot run here; the message says why."""
 
 
 class Transformers:
     """`WhisperForConditionalGeneration.generate` with SDPA attention, float32 on the CPU.
 
-    With an assistant it is transformers' assisted decoding, for one clip at a time.
+    With an assistant, assisted decoding of one clip at a time.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Transformers:
         model.set_attn_implementation("sdpa")
         return model.to(self._device, self._dtype)
 
-    def read(self, clips: Sequence[Clip]) -> list[Transcription]:
+    def transcribe(self, clips: Sequence[Clip]) -> list[Transcription]:
         """See `model.bench.paired_runs.Contender`."""
         features = self._extract(
             [clip.audio for clip in clips], sampling_rate=SAMPLE_RATE, return_tensors="pt"
@@ -73,11 +73,9 @@ class Transformers:
         return [self._transcription(row) for row in generated.tolist()]
 
     def _transcription(self, sequence: list[int]) -> Transcription:
-        eot, prompt_tokens = self._tokens.eot, len(self._prompt_tokens)
-        assert sequence[:prompt_tokens] == self._prompt_tokens, (
-            "transformers opens as the engine does"
-        )
-        tokens = sequence[prompt_tokens:]
+        eot, prompt_len = self._tokens.eot, len(self._prompt_tokens)
+        assert sequence[:prompt_len] == self._prompt_tokens, "prompts must be equal"
+        tokens = sequence[prompt_len:]
         ended = tokens[: tokens.index(eot) + 1] if eot in tokens else tokens
         words = [token for token in ended if token < eot]
         return Transcription(self._tokens.decode(words).strip(), tuple(ended), len(words))
@@ -90,7 +88,7 @@ class FasterWhisper:
         self, name: str, directory: Path, compute: str, language: str, device: str, threads: int
     ) -> None:
         if importlib.util.find_spec("faster_whisper") is None:
-            raise Absent("faster-whisper is not installed: captiond[compare] brings it")
+            raise Unavailable("faster-whisper is not installed: captiond[compare] brings it")
         from faster_whisper import BatchedInferencePipeline, WhisperModel  # noqa: PLC0415  (optional)
 
         self.name = name
@@ -106,19 +104,19 @@ class FasterWhisper:
             "condition_on_previous_text": False,
             "vad_filter": False,
             "max_new_tokens": self._model.max_length // 2,
-            # Thresholds at which it would drop a text or decode it again.
+            # No fallback and no filter of silence.
             "compression_ratio_threshold": None,
             "log_prob_threshold": None,
             "no_speech_threshold": None,
         }
 
-    def read(self, clips: Sequence[Clip]) -> list[Transcription]:
+    def transcribe(self, clips: Sequence[Clip]) -> list[Transcription]:
         """See `model.bench.paired_runs.Contender`."""
         if len(clips) == 1:
             segments, _ = self._model.transcribe(clips[0].audio, **self._options)
             return [_joined(list(segments))]
-        # The pipeline takes a batch as the clips of one recording, in seconds, and cuts it at whole
-        # samples; half a sample keeps it from rounding one down.
+        # The pipeline takes a batch as clips of one recording, in seconds, and rounds down to whole
+        # samples; half a sample more keeps it from losing one.
         ends = np.cumsum([len(clip.audio) for clip in clips])
         starts = ends - [len(clip.audio) for clip in clips]
         cuts = [
@@ -131,7 +129,7 @@ class FasterWhisper:
             batch_size=len(clips),
             **self._options,
         )
-        # Without timestamps there is one segment for each.
+        # Without timestamps each clip has one segment.
         return [_joined([segment]) for segment in segments]
 
 
@@ -142,21 +140,21 @@ def _joined(segments: list[Any]) -> Transcription:
 
 
 def assistant_for(checkpoint: Checkpoint, name: str | None) -> Checkpoint:
-    """The smallest Whisper of the same vocabulary, or the one called `name`. Raises Absent."""
+    """The smallest Whisper with the same vocabulary, or the one called `name`. Raises Unavailable."""
     wanted = name or ("tiny" if checkpoint.tokens.languages else "tiny.en")
     if wanted == checkpoint.name:
-        raise Absent(f"there is no smaller model than {wanted} to assist it")
+        raise Unavailable(f"there is no smaller model than {wanted} to assist it")
     try:
         assistant = load(wanted)
     except ModelError as error:
-        raise Absent(f"no assistant: {error}") from None
+        raise Unavailable(f"no assistant: {error}") from None
     if assistant.tokens.vocabulary != checkpoint.tokens.vocabulary:
-        raise Absent(f"the vocabulary of {wanted} is not that of {checkpoint.name}")
+        raise Unavailable(f"the vocabulary of {wanted} is not that of {checkpoint.name}")
     return assistant
 
 
 def ctranslate2_directory(checkpoint: Checkpoint, scratch: Path) -> Path:
-    """Where the checkpoint lies as CTranslate2, for faster-whisper to read. Raises Absent.
+    """A directory with the checkpoint in CTranslate2's format. Raises Unavailable.
 
     Weights that packages carry in pieces are joined in `scratch`.
     """
@@ -165,7 +163,9 @@ def ctranslate2_directory(checkpoint: Checkpoint, scratch: Path) -> Path:
         return source
     package = PACKAGES.get(checkpoint.name)
     if package is None or source.is_dir():
-        raise Absent(f"{checkpoint.name} comes from {source}, which is not in CTranslate2's format")
+        raise Unavailable(
+            f"{checkpoint.name} comes from {source}, which is not in CTranslate2's format"
+        )
     homes = {module: _home(module) for module, _ in package.parts}
     folder = homes[package.module] / package.folder
     if (folder / "model.bin").is_file():

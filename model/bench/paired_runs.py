@@ -1,7 +1,6 @@
-"""Contenders against each other in one run: who reads what when, and what the times amount to.
+"""Paired runs: contenders take turns on the same clips, and their times are compared in pairs.
 
-Knows no engine and reads no clock itself. The order rotates: every repeat starts with another
-contender, so that none is always the first or the last of a warming machine.
+Every repeat starts with another contender, so that none is always first or last on a warming machine.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,12 +19,11 @@ RESAMPLES = 2000  # of the bootstrap, as in Whisper-Flash
 
 @dataclass(frozen=True, slots=True)
 class Transcription:
-    """What a contender makes of one clip.
+    """A contender's transcript of one clip.
 
-    tokens: as emitted, the end of transcript included where the contender tells it. text_tokens:
-    how many of them are text. exact: whether tokens can be compared with captiond's one by one.
-    rounds, proposed, accepted: target passes after the prefill, and drafted tokens; None where the
-    contender does not tell.
+    tokens: as emitted, with the end of transcript if the contender reports it. text_tokens: the number of
+    those that are text. exact: whether tokens can be compared with captiond's one by one. rounds: target
+    passes after the prefill, None if the contender does not report them. proposed, accepted: drafted tokens.
     """
 
     text: str
@@ -42,19 +40,20 @@ class Contender(Protocol):
 
     @property
     def name(self) -> str:
-        """As the tables call it."""
+        """Its name in the report."""
         ...
 
-    def read(self, clips: Sequence[Clip]) -> list[Transcription]:
-        """All clips as one batch, from waveforms in memory to text, in their order."""
+    def transcribe(self, clips: Sequence[Clip]) -> list[Transcription]:
+        """Transcribe all clips as one batch, from waveforms in memory to text, in their order."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Track:
-    """One contender's run. seconds: float64 [units], medians over the repeats.
+class Measurement:
+    """One contender's results.
 
-    readings: of the last repeat, by clip. unsteady: clips whose tokens were not the same every time.
+    seconds: float64 [units], medians over the repeats. transcriptions: of the last repeat, by clip.
+    unsteady: clips with different tokens in some repeats.
     """
 
     name: str
@@ -64,7 +63,7 @@ class Track:
 
 
 def units_of(clips: Sequence[Clip], batch: int) -> list[list[Clip]]:
-    """Neighbours together, `batch` at a time; the last unit may be smaller."""
+    """Consecutive clips in units of `batch`; the last unit may be smaller."""
     return [list(clips[at : at + batch]) for at in range(0, len(clips), batch)]
 
 
@@ -75,32 +74,32 @@ def run_paired(
     repeats: int,
     warm_ups: int,
     tell: Callable[[str], None],
-) -> list[Track]:
-    """Let every contender read every unit `repeats` times, and warm up on one unit of each size."""
+) -> list[Measurement]:
+    """Every contender transcribes every unit `repeats` times, after warm-ups on one unit of each size."""
     sizes = {len(unit): unit for unit in units}
     for contender in contenders:
         for unit in sizes.values():
             for _ in range(warm_ups):
-                contender.read(unit)
+                contender.transcribe(unit)
     seconds = np.zeros((len(contenders), repeats, len(units)))
     tokens: list[list[list[tuple[int, ...]]]] = [[] for _ in contenders]
     transcriptions: list[list[Transcription]] = [[] for _ in contenders]
     for repeat in range(repeats):
-        for place in range(len(contenders)):
-            one = (repeat + place) % len(contenders)
+        for turn in range(len(contenders)):
+            one = (repeat + turn) % len(contenders)
             tell(f"repeat {repeat + 1}/{repeats}: {contenders[one].name}")
             transcriptions[one] = []
             for number, unit in enumerate(units):
-                read = partial(contenders[one].read, unit)
-                made, seconds[one, repeat, number] = timed(read)
-                transcriptions[one] += made
+                work = partial(contenders[one].transcribe, unit)
+                batch, seconds[one, repeat, number] = timed(work)
+                transcriptions[one] += batch
             tokens[one].append([transcription.tokens for transcription in transcriptions[one]])
     return [
-        Track(
+        Measurement(
             contender.name,
             np.median(seconds[one], axis=0),
             transcriptions[one],
-            sum(len(set(said)) > 1 for said in zip(*tokens[one], strict=True)),
+            sum(len(set(repeated)) > 1 for repeated in zip(*tokens[one], strict=True)),
         )
         for one, contender in enumerate(contenders)
     ]
@@ -108,17 +107,17 @@ def run_paired(
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """A ratio of times. interval: 95 %, None where the units are too few or too unlike for one."""
+    """A ratio of times. interval: of 95 %; None for too few or too different units."""
 
     ratio: float
     interval: tuple[float, float] | None
 
 
 def gain(slow: NDArray[np.float64], fast: NDArray[np.float64]) -> Gain | None:
-    """How many times as fast `fast` is on all units together; both [units], paired.
+    """The ratio of total times, `slow` to `fast`; both [units], paired.
 
-    The interval is the percentile bootstrap's over units, drawn in pairs, with a fixed seed. None
-    where a sum is not positive, as differences of times can be on a restless machine.
+    The interval is a percentile bootstrap over pairs, with a fixed seed. None for a sum that is not
+    positive, as sums of differences can be on a busy machine.
     """
     if min(slow.sum(), fast.sum()) <= 0:
         return None
@@ -133,11 +132,11 @@ def gain(slow: NDArray[np.float64], fast: NDArray[np.float64]) -> Gain | None:
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """How drafting went. alpha: share of proposals accepted, None without any.
+    """Acceptance of drafts.
 
-    tau: tokens for each target pass, the prefill and the first token aside; None where a text was
-    verified within the prefill, or where there was no pass. passes: target passes for each clip,
-    the prefill aside.
+    alpha: share of proposals accepted; None without any. tau: tokens for each target pass, the prefill and
+    the first token not counted; None if the prefill verified a text, or without a pass. passes: target
+    passes for each clip after the prefill.
     """
 
     alpha: float | None
@@ -148,7 +147,7 @@ class Rounds:
 def rounds_of(
     transcriptions: Sequence[Transcription], *, drafted_in_prefill: bool = False
 ) -> Rounds | None:
-    """The figures of a contender that counts its passes; None for one that does not."""
+    """Acceptance of a contender's drafts; None for one that does not report its passes."""
     counts = [
         transcription.rounds for transcription in transcriptions if transcription.rounds is not None
     ]
@@ -157,10 +156,10 @@ def rounds_of(
     proposed = sum(transcription.proposed for transcription in transcriptions)
     accepted = sum(transcription.accepted for transcription in transcriptions)
     emitted = sum(len(transcription.tokens) - 1 for transcription in transcriptions)
-    told = bool(sum(counts)) and not drafted_in_prefill
+    has_tau = bool(sum(counts)) and not drafted_in_prefill
     return Rounds(
         alpha=accepted / proposed if proposed else None,
-        tau=emitted / sum(counts) if told else None,
+        tau=emitted / sum(counts) if has_tau else None,
         passes=sum(counts) / len(counts),
     )
 

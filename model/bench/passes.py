@@ -1,7 +1,7 @@
-"""What each pass costs on this machine, by rows and tokens: the section `passes`.
+"""Times of each pass on this machine, by rows and tokens: the section `passes`.
 
-Times depend on shapes alone, so that random weights and silence serve. Passes of the decoder and the
-drafter are captured, where a device captures them, as decoding has them.
+Times depend on shapes alone: weights may be random, and the audio is silence. Passes of decoder and drafter
+are captured on devices that capture them, as in decoding.
 """
 
 from collections.abc import Callable
@@ -27,9 +27,9 @@ ROWS = (1, 4, 8)
 TOKENS = (1, 2, 5, 9, 17)
 WINDOWS_S = (10, 15, 20)  # of partials: the audio and 5 s, rounded up to a multiple of 5
 PAST = 32  # cached positions before the new tokens: the middle of a typical utterance
-REACH = 64
-CUT = 4096  # ids of the restricted draft vocabulary
-OFTEN = 7  # repeats of a decoder's pass for one of an encoder's: it is that much shorter
+KV_LEN = 64
+CUT_VOCABULARY = 4096  # ids of the smaller draft vocabulary
+SHORT_PASS_REPEATS = 7  # repeats of a decoder's pass for one of the longer encoder's
 _DRAFTER_LAYERS, _DRAFTER_BLOCK = 2, 8
 
 Ms = Callable[[Callable[[], object]], float]
@@ -37,7 +37,7 @@ Ms = Callable[[Callable[[], object]], float]
 
 @dataclass(frozen=True, slots=True)
 class Tokens(PhaseInputs):
-    """New tokens [rows, n] int64 of the rows in slots 0, 1, 2 …"""
+    """New tokens [rows, n] int64 of the sequences in slots 0, 1, 2 …"""
 
     tokens: Tensor
 
@@ -54,10 +54,10 @@ def passes(
     """Medians in ms. Raises torch.OutOfMemoryError where eight slots do not fit."""
     engine = Engine(checkpoint, device=device, slots=max(ROWS), precision=precision)
 
-    def ms(work: Callable[[], object], often: int = 1) -> float:
-        return 1e3 * median_seconds(work, repeats=repeats * often, warm_ups=warm_ups)
+    def ms(work: Callable[[], object], times: int = 1) -> float:
+        return 1e3 * median_seconds(work, repeats=repeats * times, warm_ups=warm_ups)
 
-    short = partial(ms, often=OFTEN)
+    short = partial(ms, times=SHORT_PASS_REPEATS)
     tell(f"passes of {checkpoint.name}")
     with torch.inference_mode():
         return {
@@ -72,7 +72,7 @@ def passes(
 
 
 def _encode(runner: Runner, ms: Ms) -> list[dict[str, float]]:
-    """One row for each window: the front end, the encoder, the cross-attention's keys and values."""
+    """Front end, encoder, and cross-attention keys and values, for each window."""
     windows = [s * SAMPLE_RATE // SAMPLES_PER_STATE for s in WINDOWS_S]
     cache = runner.state.cache.rows(0, 1)
     front_end = LogMel(runner.whisper.config.num_mel_bins).to(cache.cross_keys.device)
@@ -80,26 +80,26 @@ def _encode(runner: Runner, ms: Ms) -> list[dict[str, float]]:
     for states in [*(window for window in windows if window < runner.window), runner.window]:
         audio = np.zeros(states * SAMPLES_PER_STATE, np.float32)
         mel = front_end([audio], states).to(runner.whisper.decoder.positions.dtype)
-        encoder_len = runner.whisper.encoder(mel)
+        encoded = runner.whisper.encoder(mel)
         rows.append(
             {
                 "window_s": states * SAMPLES_PER_STATE / SAMPLE_RATE,
                 "mel": ms(partial(front_end, [audio], states)),
                 "encoder": ms(partial(runner.whisper.encoder, mel)),
-                "cross": ms(partial(runner.whisper.decoder.write_cross, encoder_len, cache)),
+                "cross": ms(partial(runner.whisper.decoder.write_cross, encoded, cache)),
             }
         )
     return rows
 
 
 def _mid_utterance(runner: Runner, rows: int) -> None:
-    """Let every row have the past of a typical utterance's middle."""
+    """Give every row the cached positions of a typical utterance's middle."""
     runner.state.lengths[:rows] = PAST
     runner.state.states[:rows] = runner.state.audio_len[:rows] = runner.window
 
 
 def _target(runner: Runner, ms: Ms) -> list[dict[str, Any]]:
-    """Passes of the target, output head included, by rows of the batch and new tokens of each."""
+    """Passes of the target, output head included, by rows and new tokens."""
     state, whisper = runner.state, runner.whisper
     graphs = Graphs(state.lengths.device)
     graphs.begin()
@@ -108,7 +108,7 @@ def _target(runner: Runner, ms: Ms) -> list[dict[str, Any]]:
         tokens, rows = inputs.tokens, len(inputs.tokens)
         lengths, states = state.lengths[:rows], state.states[:rows]
         cache = state.cache.rows(0, rows)
-        hidden, _ = whisper.decoder(tokens, lengths, states, cache, REACH, runner.window)
+        hidden, _ = whisper.decoder(tokens, lengths, states, cache, KV_LEN, runner.window)
         logits: Tensor = whisper.decoder.logits(hidden)
         return logits
 
@@ -137,7 +137,7 @@ def _draft(runner: Runner, tokens: TokenTable, ms: Ms) -> list[dict[str, Any]]:
     """Passes of an untrained parallel drafter of two layers, with the whole and a cut vocabulary."""
     size = tokens.vocabulary
     table = []
-    for vocabulary in (None, tuple(range(min(CUT, size)))):
+    for vocabulary in (None, tuple(range(min(CUT_VOCABULARY, size)))):
         drafter = _fresh_drafter(runner, tokens, vocabulary)
         graphs = Graphs(runner.state.lengths.device)
         graphs.begin()
@@ -151,7 +151,7 @@ def _draft(runner: Runner, tokens: TokenTable, ms: Ms) -> list[dict[str, Any]]:
                 return named[-1]
 
             rows = len(inputs.tokens)
-            drafter.draft(runner.state, rows, drafter.block, REACH, runner.window, choose)
+            drafter.draft(runner.state, rows, drafter.block, KV_LEN, runner.window, choose)
             return torch.cat(named, 1)
 
         times = {}

@@ -1,7 +1,6 @@
 """Results as files: JSON with everything, Markdown tables in the papers' form, a plot as SVG.
 
-The JSON is the source: the others are drawn from it anew, so that runs of several models and sections
-stand side by side, each with the machine that it ran on. What was not run is not written.
+The JSON is the source of the others; it collects runs of several models and sections, each with its machine.
 """
 
 import json
@@ -38,18 +37,18 @@ DEFINITIONS = {
     "differ": "clips whose token ids (captiond) or normalised texts (others) are not those of captiond's "
     "greedy decoding",
     "WER": "after Whisper's English text normaliser, all clips with a transcript together",
-    "oracle": "a pretended drafter that knows the greedy tokens; each one that it proposes is right with "
-    "the stated chance, and proposing costs no time. After a block of which nothing was accepted "
-    "the engine may make plain passes",
+    "oracle": "a simulated drafter that knows the greedy tokens; each proposed token is right with the "
+    "stated chance, and proposing takes no time. After a block without an accepted token the engine may "
+    "make plain passes",
     "again": "captiond drafting with its own transcript of the same clip",
-    "int8": "captiond's int8 target: greedy, with an oracle that knows what that says, with the drafter. "
-    "It is another target: clips that differ from greedy decoding in float32 are no mistake of drafting",
+    "int8": "captiond's int8 target: greedy, with an oracle of its own greedy tokens, with the drafter. "
+    "It is another target: its clips may differ from greedy decoding in float32",
 }
 _PACKAGES = ("torch", "transformers", "faster-whisper", "ctranslate2")
 
 
 def machine(device: str) -> dict[str, Any]:
-    """What the figures depend on besides the code."""
+    """The machine and the packages that figures depend on."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
     cpu = next((line.partition(":")[2] for line in lines if line.startswith("model name")), "")
@@ -72,9 +71,9 @@ def _version(package: str) -> str | None:
 
 
 def write(output: Path, model: str, section: str, figures: Figures, device: str) -> list[Path]:
-    """Put one section's figures of one model beside what OUTPUT.json holds; draw the others anew.
+    """Add one section's figures of one model to OUTPUT.json, and write the other files from it.
 
-    Returns the files written. Raises BenchError where OUTPUT.json is not a benchmark's.
+    Returns the files written. Raises BenchError for an OUTPUT.json that is not a benchmark's.
     """
     paths = [output.with_suffix(suffix) for suffix in (".json", ".md", ".svg")]
     results = read(paths[0])
@@ -90,7 +89,7 @@ def write(output: Path, model: str, section: str, figures: Figures, device: str)
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The results so far; none yet where there is no file. Raises BenchError."""
+    """The results so far; none without a file. Raises BenchError."""
     if not path.exists():
         return {"models": {}}
     try:
@@ -105,7 +104,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def plot(results: Figures, path: Path) -> None:
-    """Throughput by batch size, a panel for each model whose engines ran."""
+    """Throughput by batch size, a panel for each model with the section `engines`."""
     models = {m: s["engines"]["batches"] for m, s in results["models"].items() if "engines" in s}
     figure = Figure(figsize=(7.0 * len(models), 4), layout="constrained")
     panels = figure.subplots(1, len(models), squeeze=False)[0]
@@ -121,13 +120,13 @@ def plot(results: Figures, path: Path) -> None:
         panel.set(title=model, xlabel="batch size", ylabel="audio s/s", ylim=(0, None))
         panel.set_xticks([int(batch) for batch in batches])
         panel.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
-    # The same figures make the same file.
+    # Equal figures make equal files.
     with mpl.rc_context({"svg.hashsalt": "captiond"}):
         figure.savefig(path, metadata={"Date": None})
 
 
 def tables(results: Figures) -> str:
-    """All of it as Markdown."""
+    """The results as Markdown."""
     parts = [
         "# Benchmarks",
         "Written by `captiond bench`; the figures in full are in the JSON beside.",
@@ -141,11 +140,11 @@ def tables(results: Figures) -> str:
 
 
 def _conditions(figures: Figures) -> str:
-    about = figures["machine"]
-    packages = ", ".join(f"{name} {version}" for name, version in about["packages"].items())
+    host = figures["machine"]
+    packages = ", ".join(f"{name} {version}" for name, version in host["packages"].items())
     text = (
-        f"{about['date']}; {about['device']}, {about['cpu']}, {about['logical_cpus']} logical CPUs, "
-        f"{about['threads']} threads; {packages}; warm-ups: {figures['warm_ups']}; medians of "
+        f"{host['date']}; {host['device']}, {host['cpu']}, {host['logical_cpus']} logical CPUs, "
+        f"{host['threads']} threads; {packages}; warm-ups: {figures['warm_ups']}; medians of "
         f"repeats: {figures['repeats']}."
     )
     if "clips" in figures:
@@ -180,10 +179,10 @@ def _gain(value: Figures | None) -> str:
     return "{:.2f} [{:.2f}, {:.2f}]".format(value["ratio"], *value["interval"])
 
 
-_RACE = ("audio s/s", "tok/s", "S_G", "decoder S_G", "α (%)", "τ", "passes", "differ", "WER (%)")
+_COLUMNS = ("audio s/s", "tok/s", "S_G", "decoder S_G", "α (%)", "τ", "passes", "differ", "WER (%)")
 
 
-def _raced(row: Figures) -> list[str]:
+def _cells(row: Figures) -> list[str]:
     differ = row.get("token_mismatches", row.get("text_mismatches"))
     return [
         _number(row["audio_s_per_s"]),
@@ -203,7 +202,7 @@ def _engines(figures: Figures) -> list[str]:
     for batch, found in figures["batches"].items():
         ran = [row for row in found["rows"] if "absent" not in row]
         parts.append(f"Batch size {batch}:")
-        parts.append(_table(("engine", *_RACE), ([row["engine"], *_raced(row)] for row in ran)))
+        parts.append(_table(("engine", *_COLUMNS), ([row["engine"], *_cells(row)] for row in ran)))
         absent = [row for row in found["rows"] if "absent" in row]
         if absent:
             parts.append(
@@ -213,7 +212,7 @@ def _engines(figures: Figures) -> list[str]:
 
 
 def _blocks(figures: Figures) -> list[str]:
-    return [_table(("K", *_RACE), ([str(row["k"]), *_raced(row)] for row in figures["rows"]))]
+    return [_table(("K", *_COLUMNS), ([str(row["k"]), *_cells(row)] for row in figures["rows"]))]
 
 
 def _temperature(figures: Figures) -> list[str]:

@@ -1,6 +1,6 @@
 """The benchmark's sections over recordings: engines, blocks, temperature, share.
 
-Each returns figures as JSON holds them, of what was run and nothing else.
+Each returns its figures as plain JSON.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model.bench.benchmark import ENGINES, IN_PREFILL, OTHER_TARGET, Benchmark, about
+from model.bench.benchmark import DRAFTED_IN_PREFILL, ENGINES, OTHER_TARGET, Benchmark, conditions
 from model.bench.clips import Clip
-from model.bench.contenders import Captiond, EngineUnderTest, greedy, simulated, truth_of
-from model.bench.other_engines import Absent
+from model.bench.contenders import Captiond, EngineUnderTest, greedy, reference_tokens, simulated
+from model.bench.other_engines import Unavailable
 from model.bench.paired_runs import (
     Contender,
-    Track,
+    Measurement,
     Transcription,
     gain,
     rounds_of,
@@ -30,48 +30,52 @@ TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 
 def engines(run: Benchmark) -> dict[str, Any]:
-    """Every engine at every batch size, against captiond's greedy decoding of the same batches."""
+    """Every engine at every batch size, relative to captiond's greedy decoding of the same batches."""
     batches = {}
     for batch in run.plan.batches:
-        contenders, absent = _lined_up(run, batch)
+        contenders, absent = _contenders(run, batch)
         units = units_of(run.clips, batch)
-        encoding, *tracks = run.run_paired([run.encoding, *contenders], units)
-        base = next(track for track in tracks if track.name == "greedy")
-        rows = [_row(run.clips, track, base, encoding) for track in tracks]
+        encoder, *measurements = run.run_paired([run.encoder_only, *contenders], units)
+        base = next(measurement for measurement in measurements if measurement.name == "greedy")
+        rows = [_row(run.clips, measurement, base, encoder) for measurement in measurements]
         rows += [{"engine": name, "absent": reason} for name, reason in absent.items()]
         batches[str(batch)] = {
             "units": len(units),
-            "encode_seconds": encoding.seconds.round(5).tolist(),
+            "encode_seconds": encoder.seconds.round(5).tolist(),
             "rows": sorted(rows, key=lambda row: ENGINES.index(row["engine"])),
         }
-    return {**about(run), "batches": batches}
+    return {**conditions(run), "batches": batches}
 
 
-def _lined_up(run: Benchmark, batch: int) -> tuple[list[Contender], dict[str, str]]:
+def _contenders(run: Benchmark, batch: int) -> tuple[list[Contender], dict[str, str]]:
     contenders, absent = [], {}
-    # Whatever is asked for, greedy decoding runs beside it.
+    # Greedy decoding always runs.
     for name in [n for n in ENGINES if n == "greedy" or n in run.plan.engines]:
         try:
             contenders.append(run.contender(name, batch))
-        except Absent as reason:
+        except Unavailable as reason:
             absent[name] = str(reason)
     return contenders, absent
 
 
-def _row(clips: Sequence[Clip], track: Track, base: Track, encoding: Track) -> dict[str, Any]:
-    row: dict[str, Any] = {"engine": track.name, **_speed(clips, track)}
-    row["unit_seconds"] = track.seconds.round(5).tolist()
-    row["gain"] = _gain(base.seconds, track.seconds)
-    rounds = rounds_of(track.transcriptions, drafted_in_prefill=track.name in IN_PREFILL)
+def _row(
+    clips: Sequence[Clip], measurement: Measurement, base: Measurement, encoder: Measurement
+) -> dict[str, Any]:
+    row: dict[str, Any] = {"engine": measurement.name, **_speed(clips, measurement)}
+    row["unit_seconds"] = measurement.seconds.round(5).tolist()
+    row["gain"] = _gain(base.seconds, measurement.seconds)
+    rounds = rounds_of(
+        measurement.transcriptions, drafted_in_prefill=measurement.name in DRAFTED_IN_PREFILL
+    )
     if rounds is not None:
         row |= asdict(rounds)
-    if rounds is not None and track.name not in OTHER_TARGET:
+    if rounds is not None and measurement.name not in OTHER_TARGET:
         row["decoder_gain"] = _gain(
-            base.seconds - encoding.seconds, track.seconds - encoding.seconds
+            base.seconds - encoder.seconds, measurement.seconds - encoder.seconds
         )
-    row |= _differences(track.transcriptions, base.transcriptions)
-    row["unsteady"] = track.unsteady
-    known = [(c.transcript, r.text) for c, r in zip(clips, track.transcriptions, strict=True)]
+    row |= _differences(measurement.transcriptions, base.transcriptions)
+    row["unsteady"] = measurement.unsteady
+    known = [(c.transcript, r.text) for c, r in zip(clips, measurement.transcriptions, strict=True)]
     pairs = [(wanted, got) for wanted, got in known if wanted is not None]
     if pairs:
         row["words"] = word_errors([w for w, _ in pairs], [g for _, g in pairs])
@@ -83,18 +87,20 @@ def _gain(slow: NDArray[np.float64], fast: NDArray[np.float64]) -> dict[str, Any
     return None if found is None else asdict(found)
 
 
-def _speed(clips: Sequence[Clip], track: Track) -> dict[str, float]:
-    spent = float(track.seconds.sum())
+def _speed(clips: Sequence[Clip], measurement: Measurement) -> dict[str, float]:
+    spent = float(measurement.seconds.sum())
     return {
         "seconds": spent,
         "audio_s_per_s": sum(clip.seconds for clip in clips) / spent,
-        "tokens_per_s": sum(transcription.text_tokens for transcription in track.transcriptions)
+        "tokens_per_s": sum(
+            transcription.text_tokens for transcription in measurement.transcriptions
+        )
         / spent,
     }
 
 
 def _differences(ours: Sequence[Transcription], base: Sequence[Transcription]) -> dict[str, int]:
-    """Token ids where the contender has captiond's, else normalised texts."""
+    """Clips with other token ids, for contenders with captiond's ids, else with other normalised texts."""
     if all(transcription.exact for transcription in ours):
         return {"token_mismatches": token_mismatches(ours, base)}
     texts = [(normalised(a.text), normalised(b.text)) for a, b in zip(ours, base, strict=True)]
@@ -102,31 +108,31 @@ def _differences(ours: Sequence[Transcription], base: Sequence[Transcription]) -
 
 
 def blocks(run: Benchmark) -> dict[str, Any]:
-    """How many candidates of a round pay: the same drafter, of whose block only k are verified."""
+    """Draft lengths: the same drafter, with the first k candidates of each block verified."""
     plan, language = run.plan, run.plan.language
     units = units_of(run.clips, 1)
-    ways: dict[int, Contender] = {}
+    by_length: dict[int, Contender] = {}
     for k in BLOCKS:
         if plan.drafter is None:
-            way = simulated(
-                run.engine_under_test, language, run.truth, plan.chance, min(k, plan.block)
+            by_length[k] = simulated(
+                run.engine_under_test, language, run.reference, plan.chance, min(k, plan.block)
             )
         else:
-            way = Captiond("drafter", run.drafted_engine(block=k, adaptive=False), language)
-        ways[k] = way
-    field = [run.encoding, run.contender("greedy", 1), *ways.values()]
-    encoding, base, *tracks = run.run_paired(field, units)
+            engine = run.drafted_engine(block=k, adaptive=False)
+            by_length[k] = Captiond("drafter", engine, language)
+    contenders = [run.encoder_only, run.contender("greedy", 1), *by_length.values()]
+    encoder, base, *measurements = run.run_paired(contenders, units)
     rows = [
-        {"k": k, **_row(run.clips, track, base, encoding)}
-        for k, track in zip((0, *ways), (base, *tracks), strict=True)
+        {"k": k, **_row(run.clips, measurement, base, encoder)}
+        for k, measurement in zip((0, *by_length), (base, *measurements), strict=True)
     ]
-    return {**about(run), "rows": rows}
+    return {**conditions(run), "rows": rows}
 
 
 def temperature(run: Benchmark) -> dict[str, Any]:
-    """Drafting against plain sampling at the same temperature, with the same seeds.
+    """Drafting relative to plain sampling at the same temperature, with the same seeds.
 
-    The pretended drafter is right at its rate at every temperature; a trained one is not.
+    The simulated drafter keeps its rate at every temperature; a trained one does not.
     """
     units = units_of(run.clips, 1)
     drafted = None
@@ -135,19 +141,19 @@ def temperature(run: Benchmark) -> dict[str, Any]:
     rows = []
     for heat in TEMPERATURES:
         run.tell(f"temperature {heat}")
-        base, track = run.run_paired(_sampling(run, drafted, heat), units)
-        rounds = rounds_of(track.transcriptions)
+        base, measurement = run.run_paired(_sampling(run, drafted, heat), units)
+        rounds = rounds_of(measurement.transcriptions)
         assert rounds is not None
         rows.append(
             {
                 "temperature": heat,
                 "plain": _speed(run.clips, base),
-                "drafted": _speed(run.clips, track),
-                "gain": _gain(base.seconds, track.seconds),
+                "drafted": _speed(run.clips, measurement),
+                "gain": _gain(base.seconds, measurement.seconds),
                 **asdict(rounds),
             }
         )
-    return {**about(run), "rows": rows}
+    return {**conditions(run), "rows": rows}
 
 
 def _sampling(run: Benchmark, drafted: EngineUnderTest | None, heat: float) -> list[Captiond]:
@@ -155,11 +161,13 @@ def _sampling(run: Benchmark, drafted: EngineUnderTest | None, heat: float) -> l
     plain = greedy(run.engine_under_test, language, heat)
     if drafted is not None:
         return [plain, Captiond("drafter", drafted, language, temperature=heat)]
-    # Whatever a text proposes, what is drawn for a seed is what plain sampling draws.
-    truth = truth_of(plain, run.clips)
+    # For a seed, sampling draws the same tokens with and without proposals.
+    reference = reference_tokens(plain, run.clips)
     return [
         plain,
-        simulated(run.engine_under_test, language, truth, run.plan.chance, run.plan.block, heat),
+        simulated(
+            run.engine_under_test, language, reference, run.plan.chance, run.plan.block, heat
+        ),
     ]
 
 
@@ -167,8 +175,8 @@ def share(run: Benchmark) -> dict[str, Any]:
     """The encoder's part of the time, one clip at a time, by quartiles of length."""
     units = units_of(run.clips, 1)
     fast = "oracle" if run.plan.drafter is None else "drafter"
-    field = [run.encoding, run.contender("greedy", 1), run.contender(fast, 1)]
-    (encode, plain, drafted) = (track.seconds for track in run.run_paired(field, units))
+    contenders = [run.encoder_only, run.contender("greedy", 1), run.contender(fast, 1)]
+    encode, plain, drafted = (one.seconds for one in run.run_paired(contenders, units))
     order = np.argsort([clip.seconds for clip in run.clips], kind="stable")
     rows = []
     for quarter in (part for part in np.array_split(order, 4) if len(part)):
@@ -184,7 +192,7 @@ def share(run: Benchmark) -> dict[str, Any]:
                 "gain": _gain(plain[quarter], drafted[quarter]),
             }
         )
-    return {**about(run), "drafted_by": fast, "rows": rows}
+    return {**conditions(run), "drafted_by": fast, "rows": rows}
 
 
 SECTIONS: dict[str, Callable[[Benchmark], dict[str, Any]]] = {

@@ -1,7 +1,4 @@
-"""Word errors of transcripts, counted as Whisper's authors count them. Texts only: nothing is decoded here.
-
-Needs the packages of the extra `bench`.
-"""
+"""Word errors of transcripts, after Whisper's normaliser; needs the packages of the extra `bench`."""
 
 import json
 from collections.abc import Sequence
@@ -15,19 +12,19 @@ from transformers.models.whisper.english_normalizer import EnglishTextNormalizer
 
 @cache
 def _normalizer() -> EnglishTextNormalizer:
-    # transformers has Whisper's rules but not its list of spellings, which comes with the
-    # checkpoints on the Hub; the package whisper-normalizer carries the same list.
+    # transformers has Whisper's rules without the list of spellings, which the checkpoints on the Hub
+    # have; the package whisper-normalizer carries the same list.
     spellings = files("whisper_normalizer") / "normalizers" / "english.json"
     return EnglishTextNormalizer(json.loads(spellings.read_text(encoding="utf-8")))
 
 
 def normalised(text: str) -> str:
-    """As Whisper's authors do before they count errors: case, punctuation, numbers, spellings."""
+    """Text after Whisper's English normaliser: case, punctuation, numbers, spellings."""
     return str(_normalizer()(text))
 
 
 def word_errors(references: Sequence[str], hypotheses: Sequence[str]) -> dict[str, Any]:
-    """Errors over all texts together, each pair aligned by itself after normalisation."""
+    """Errors over all texts, each pair aligned by itself after normalisation."""
     out = jiwer.process_words(
         [normalised(text) for text in references], [normalised(text) for text in hypotheses]
     )

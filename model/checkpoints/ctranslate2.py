@@ -20,10 +20,10 @@ _DTYPES = {
     4: torch.float16,
     5: torch.bfloat16,
 }
-# Facts about the architecture that our own code states: checked or derived elsewhere.
+# Settings of the architecture, checked or derived elsewhere.
 _IGNORED = {
-    f"{room}/{name}"
-    for room in ("encoder", "decoder")
+    f"{part}/{name}"
+    for part in ("encoder", "decoder")
     for name in (
         "activation",
         "alibi",
@@ -42,7 +42,7 @@ _IGNORED = {
 
 
 class _Cursor:
-    """A position in the file; running over its end is the file's fault, not ours."""
+    """A position in the file. Raises ValueError at the end of a file that is cut short."""
 
     def __init__(self, data: memoryview) -> None:
         self._data = data
@@ -66,8 +66,7 @@ class _Cursor:
 def read_ctranslate2(data: memoryview) -> dict[str, Tensor]:
     """Every weight under its CTranslate2 name; int8 and int16 matrices are dequantised to float32.
 
-    data: the whole file; nothing of it is kept. Raises ValueError, in words for the user, when the
-    file is not what it should be.
+    data: the whole file; tensors are copies. Raises ValueError, worded for the user, for another format.
     """
     cursor = _Cursor(data)
     version = cursor.number("I")
@@ -76,7 +75,7 @@ def read_ctranslate2(data: memoryview) -> dict[str, Tensor]:
     spec = cursor.string()
     if spec != "WhisperSpec":
         raise ValueError(f"model.bin holds a {spec}, not a WhisperSpec")
-    cursor.number("I")  # spec revision: 2 and 3 differ in alignment heads only, which we leave out
+    cursor.number("I")  # spec revision: 2 and 3 differ in alignment heads alone, which are ignored
     variables = dict(_variable(cursor) for _ in range(cursor.number("I")))
     for _ in range(cursor.number("I")):
         alias, variable = cursor.string(), cursor.string()
@@ -99,7 +98,7 @@ def _variable(cursor: _Cursor) -> tuple[str, Tensor]:
     piece = cursor.take(cursor.number("I"))
     if len(piece) != math.prod(shape) * dtype.itemsize or not piece:
         raise ValueError(f"model.bin stores {name} {shape} in {len(piece)} bytes of {dtype}")
-    # Names and ranks have any length, so that the pieces are not aligned as tensors must be.
+    # The copy is aligned as tensors must be; bytes in the file are not.
     tensor = torch.frombuffer(bytearray(piece), dtype=dtype)
     return name, tensor.reshape(shape)
 
@@ -107,6 +106,6 @@ def _variable(cursor: _Cursor) -> tuple[str, Tensor]:
 def _dequantise(tensor: Tensor, scale: Tensor | None) -> Tensor:
     if scale is None:
         return tensor
-    # CTranslate2 stores round(weight * scale), with a scale for each output row or for the whole.
+    # CTranslate2 stores round(weight * scale), with a scale for each output row or for the matrix.
     rows = scale.float().reshape(-1, *[1] * (tensor.ndim - 1)) if scale.ndim else scale.float()
     return tensor.float() / rows

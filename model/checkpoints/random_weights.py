@@ -1,8 +1,4 @@
-"""Checkpoints of Whisper's published sizes with random weights: for measuring time and memory.
-
-What such a model says means nothing; what a pass costs depends on its shapes alone. Nothing here is
-ever served.
-"""
+"""Checkpoints of Whisper's published sizes with random weights, for measuring time and memory."""
 
 import torch
 from tokenizers import Tokenizer, decoders, models
@@ -25,9 +21,9 @@ SHAPES: dict[str, tuple[int, int, int, int, int, int]] = {
     "large-v3-turbo": (1280, 32, 4, 20, 128, 51_866),
 }
 _EOT = 50_257
-# So that transcripts vary. With small weights the embedding of the newest token, which is also the
-# output head, outweighs all else; and what is common to all positions (the audio's mean, the mean of
-# GELU) drowns what tells them apart. In either case every transcript repeats one token.
+# These scales make transcripts vary. With small weights the embedding of the newest token, which is also
+# the output head, outweighs all else; and what all positions share (the audio's mean, the mean of GELU)
+# outweighs their differences. In either case every transcript would repeat one token.
 _SCALE = 3.0
 _SCALES = {"decoder.positions": 9.0, ".cross.out.weight": 0.9}
 
@@ -35,7 +31,7 @@ _SCALES = {"decoder.positions": 9.0, ".cross.out.weight": 0.9}
 def shape_config(name: str, **changes: int) -> WhisperConfig:
     """The configuration of one of SHAPES; `changes` are fields of WhisperConfig."""
     width, encoder, decoder, heads, bins, vocabulary = SHAPES[name]
-    facts = {
+    fields = {
         "vocab_size": vocabulary,
         "num_mel_bins": bins,
         "d_model": width,
@@ -48,9 +44,9 @@ def shape_config(name: str, **changes: int) -> WhisperConfig:
         "max_source_positions": 1500,
         "max_target_positions": 448,
     } | changes
-    eot = _first_special(facts["vocab_size"])
-    facts |= dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"), eot)
-    return WhisperConfig(**facts, decoder_start_token_id=eot + 1)
+    eot = _first_special(fields["vocab_size"])
+    fields |= dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"), eot)
+    return WhisperConfig(**fields, decoder_start_token_id=eot + 1)
 
 
 def random_checkpoint(
@@ -61,14 +57,14 @@ def random_checkpoint(
     dtype: torch.dtype = torch.float32,
     seed: int = 0,
 ) -> Checkpoint:
-    """A checkpoint called `name`, its weights drawn on `device`: seconds, whatever the size.
+    """A checkpoint called `name`, its weights drawn on `device`, in seconds for every size.
 
-    Deterministic for a device. Raises torch.OutOfMemoryError where the weights do not fit.
+    It is deterministic for a device. Raises torch.OutOfMemoryError.
     """
     generator = torch.Generator(device).manual_seed(seed)
     with torch.device("meta"):
         shapes = Whisper(config).state_dict()
-    del shapes["decoder.head.weight"]  # the embedding serves
+    del shapes["decoder.head.weight"]  # it is the embedding
 
     def make(key: str, shape: torch.Size) -> Tensor:
         weights = torch.empty(shape, device=device, dtype=dtype)
@@ -92,10 +88,7 @@ def _first_special(vocabulary: int) -> int:
 
 
 def _tokens(vocabulary: int) -> TokenTable:
-    """Whisper's ids without its words: every text is empty.
-
-    Of a vocabulary too small for them the last ones are special.
-    """
+    """Whisper's ids without its words: every text is empty. In a small vocabulary the last ids are special."""
     first = _first_special(vocabulary)
     eot, sot, english, translate, transcribe, sot_previous, silence, plain = range(first, first + 8)
     tokenizer = Tokenizer(models.BPE(vocab={}, merges=[]))

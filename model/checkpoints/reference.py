@@ -1,7 +1,4 @@
-"""The same weights in transformers' own model: what the engine is proved and timed against.
-
-Nothing here serves a client.
-"""
+"""A checkpoint in transformers' own model: the reference of tests and benchmarks."""
 
 from torch import Tensor
 from transformers import GenerationConfig, WhisperForConditionalGeneration
@@ -10,7 +7,7 @@ from model.checkpoints.load import Checkpoint
 
 
 def as_transformers(checkpoint: Checkpoint) -> WhisperForConditionalGeneration:
-    """The same weights in transformers' own model, with the same token rules, float32, eager."""
+    """The checkpoint in transformers' model, with the same token rules, float32, eager."""
     model = WhisperForConditionalGeneration(checkpoint.config)
     model.load_state_dict(_transformers_weights(checkpoint.weights), strict=False)
     tokens = checkpoint.tokens
@@ -55,13 +52,13 @@ def _transformers_weights(weights: dict[str, Tensor]) -> dict[str, Tensor]:
         stem, kind = key.rsplit(".", 1)
         if stem.endswith((".qkv", ".kv")):
             letters = stem.rsplit(".", 1)[1]
-            room = "self_attn" if letters == "qkv" else "encoder_attn"
+            attention = "self_attn" if letters == "qkv" else "encoder_attn"
             layer = stem.rsplit(".", 2)[0]
             for letter, part in zip(letters, tensor.chunk(len(letters)), strict=True):
                 if (letter, kind) == ("k", "bias"):
                     assert not part.any(), "Whisper's keys have no bias"
                 else:
-                    result[f"model.{layer}.{room}.{letter}_proj.{kind}"] = part
+                    result[f"model.{layer}.{attention}.{letter}_proj.{kind}"] = part
             continue
         for ours, theirs in renamed:
             key = key.replace(ours, theirs)  # noqa: PLW2901  (one rename after another)

@@ -1,6 +1,6 @@
-"""Other projects' tensor names to ours, strictly: nothing missing, nothing left over.
+"""Other projects' tensor names mapped to ours, strictly: nothing missing, nothing left over.
 
-Ours are those of `model.whisper.network.Whisper`, where q, k and v of one attention are one product.
+Our names are those of `model.whisper.network.Whisper`, where q, k and v of one attention are one product.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 from transformers import WhisperConfig
 
-# A rule makes one of our tensors: the stored names it takes, and what to do with them.
+# A rule makes one of our tensors: the stored names, and the function of those tensors.
 Rule = tuple[tuple[str, ...], Callable[..., Tensor]]
 
 
 def apply_rules(variables: dict[str, Tensor], rules: dict[str, Rule]) -> dict[str, Tensor]:
-    """Apply `rules` to all of `variables`. Raises ValueError that lists what is amiss."""
+    """Apply `rules` to all of `variables`. Raises ValueError that lists missing and unknown tensors."""
     wanted = {stored for names, _ in rules.values() for stored in names}
     missing, unknown = sorted(wanted - variables.keys()), sorted(variables.keys() - wanted)
     if missing or unknown:
@@ -40,7 +40,7 @@ def _after_zeros(value: Tensor) -> Tensor:
 
 
 def transformers_names(config: WhisperConfig) -> dict[str, Rule]:
-    """How each of our tensors is made of transformers'."""
+    """The rules for transformers' tensors."""
     rules: dict[str, Rule] = {
         "encoder.positions": (("encoder.embed_positions.weight",), _same),
         "decoder.positions": (("decoder.embed_positions.weight",), _same),
@@ -48,9 +48,9 @@ def transformers_names(config: WhisperConfig) -> dict[str, Rule]:
     }
     pairs = [("encoder.conv1", "encoder.conv1"), ("encoder.conv2", "encoder.conv2")]
     pairs += [("encoder.norm", "encoder.layer_norm"), ("decoder.norm", "decoder.layer_norm")]
-    for room, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
+    for part, layers in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
         for index in range(layers):
-            layer = f"{room}.layers.{index}"
+            layer = f"{part}.layers.{index}"
             pairs += [
                 (f"{layer}.attention_norm", f"{layer}.self_attn_layer_norm"),
                 (f"{layer}.attention.out", f"{layer}.self_attn.out_proj"),
@@ -62,7 +62,7 @@ def transformers_names(config: WhisperConfig) -> dict[str, Rule]:
             matrices = (f"{q}.weight", f"{k}.weight", f"{v}.weight")
             rules[f"{layer}.attention.qkv.weight"] = (matrices, _stack)
             rules[f"{layer}.attention.qkv.bias"] = ((f"{q}.bias", f"{v}.bias"), _stack_around_zeros)
-            if room == "decoder":
+            if part == "decoder":
                 pairs += [
                     (f"{layer}.cross_norm", f"{layer}.encoder_attn_layer_norm"),
                     (f"{layer}.cross.q", f"{layer}.encoder_attn.q_proj"),
@@ -78,7 +78,7 @@ def transformers_names(config: WhisperConfig) -> dict[str, Rule]:
 
 
 def ctranslate2_names(variables: dict[str, Tensor]) -> dict[str, Rule]:
-    """How each of our tensors is made of CTranslate2's, which packs as we do."""
+    """The rules for CTranslate2's tensors; it packs q, k and v as we do."""
     rules: dict[str, Rule] = {
         "encoder.positions": (("encoder/position_encodings/encodings",), _same),
         "decoder.positions": (("decoder/position_encodings/encodings",), _same),
@@ -94,15 +94,15 @@ def _ctranslate2_pairs(variables: dict[str, Tensor]) -> Iterator[tuple[str, str,
     linear, norm = ("weight", "bias"), ("gamma", "beta")
     yield "encoder.conv1", "encoder/conv1", *linear
     yield "encoder.conv2", "encoder/conv2", *linear
-    for room in ("encoder", "decoder"):
-        yield f"{room}.norm", f"{room}/layer_norm", *norm
-        layers = {key.split("/")[1] for key in variables if key.startswith(f"{room}/layer_")}
+    for part in ("encoder", "decoder"):
+        yield f"{part}.norm", f"{part}/layer_norm", *norm
+        layers = {key.split("/")[1] for key in variables if key.startswith(f"{part}/layer_")}
         for index in range(len(layers - {"layer_norm"})):
-            ours, theirs = f"{room}.layers.{index}", f"{room}/layer_{index}"
+            ours, theirs = f"{part}.layers.{index}", f"{part}/layer_{index}"
             yield f"{ours}.attention_norm", f"{theirs}/self_attention/layer_norm", *norm
             yield f"{ours}.attention.qkv", f"{theirs}/self_attention/linear_0", *linear
             yield f"{ours}.attention.out", f"{theirs}/self_attention/linear_1", *linear
-            if room == "decoder":
+            if part == "decoder":
                 yield f"{ours}.cross_norm", f"{theirs}/attention/layer_norm", *norm
                 yield f"{ours}.cross.q", f"{theirs}/attention/linear_0", *linear
                 yield f"{ours}.cross.kv", f"{theirs}/attention/linear_1", *linear
@@ -112,6 +112,6 @@ def _ctranslate2_pairs(variables: dict[str, Tensor]) -> Iterator[tuple[str, str,
             yield f"{ours}.mlp_out", f"{theirs}/ffn/linear_1", *linear
 
 
-def count_layers(weights: dict[str, Tensor], room: str) -> int:
-    """How many layers the weights (ours) of "encoder" or "decoder" have."""
-    return len({key.split(".")[2] for key in weights if key.startswith(f"{room}.layers.")})
+def count_layers(weights: dict[str, Tensor], part: str) -> int:
+    """The number of layers of `part`, "encoder" or "decoder", in weights under our names."""
+    return len({key.split(".")[2] for key in weights if key.startswith(f"{part}.layers.")})

@@ -1,7 +1,6 @@
-"""Drafters on disk: one safetensors file whose metadata say all that is needed to read it.
+"""Drafter files: safetensors whose metadata say all that is needed to read them.
 
-Each belongs to one target, which its fingerprint names; another one's is refused. What the networks
-compute is for `model.drafting.parallel` and `model.drafting.speech_draft` to say.
+A file belongs to one target, by its fingerprint; another target's file is refused.
 """
 
 import json
@@ -25,19 +24,19 @@ Network = ParallelDrafter | SpeechDraft
 NetworkArchitecture = Architecture | SpeechArchitecture
 SlotSide = SlotDrafter | SlotSpeechDraft
 
-AUTO, NONE = "auto", "none"  # what a drafter may be called besides the name of a file
+AUTO, NONE = "auto", "none"  # names of drafters besides those of files
 BUNDLED = Path(__file__).parent.with_name("drafters")
 
-_LEVELS = 127  # of int8, to either side
+_LEVELS = 127  # of int8, on either side of zero
 _STORED_NAMES = {"aux_layers": "taps"}
-_SCALES = ".scales"  # behind the name of a matrix
+_SCALES = ".scales"  # suffix of a matrix's name
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
-    """A drafter as it comes from a file.
+class TrainedDrafter:
+    """A drafter read from a file.
 
-    acceptance: measured share of accepted candidates at each position, given those before.
+    acceptance: measured share of accepted candidates at each position, given those before it.
     """
 
     name: str
@@ -46,12 +45,12 @@ class Trained:
 
     @property
     def layers(self) -> int:
-        """Layers that remember something of every slot."""
-        plan = self.network.architecture
-        return plan.layers if isinstance(plan, Architecture) else 1
+        """Layers of its cache."""
+        architecture = self.network.architecture
+        return architecture.layers if isinstance(architecture, Architecture) else 1
 
     def over_slots(self, whisper: Whisper, bias: Tensor, slots: int, *, packed: bool) -> SlotSide:
-        """It at work for `slots` utterances. Arguments as for `model.drafting.drafter_cache.DraftMemory`."""
+        """The drafter for `slots` sequences; arguments as for `drafter_cache.DrafterCache`."""
         match self.network:
             case ParallelDrafter():
                 return SlotDrafter(self.network, whisper, bias, slots, packed=packed)
@@ -62,7 +61,7 @@ class Trained:
 
 
 def kind(network: Network) -> str:
-    """What files call such a network."""
+    """The kind of a network, as files name it."""
     match network:
         case ParallelDrafter():
             return "parallel"
@@ -80,12 +79,11 @@ def save_network(
     acceptance: Sequence[float],
     notes: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Write a safetensors file whose metadata say all that is needed to read it.
+    """Write a drafter file.
 
-    target: the fingerprint of the checkpoint that it serves. acceptance: measured share of accepted
-    candidates at each position, given those before. notes: data, licences, command. Matrices are stored in int8 with a scale for each row, which halves the file and costs nothing
-    that a drafter's acceptance shows; all else in float16. Raises ValueError for weights that
-    float16 cannot hold.
+    target: the checkpoint's fingerprint. acceptance: as in `TrainedDrafter`. notes: data, licences,
+    command. Matrices are stored in int8 with a scale for each row, which halves the file and costs no
+    measurable acceptance; all else in float16. Raises ValueError for weights that float16 cannot hold.
     """
     metadata = {
         "kind": kind(network),
@@ -101,15 +99,15 @@ def save_network(
 
 
 def stored_fields(record: Any) -> dict[str, Any]:
-    """The fields of a dataclass as files name them: `aux_layers` are "taps" there."""
+    """The fields of a dataclass under their names in files, where `aux_layers` are "taps"."""
     return {_STORED_NAMES.get(name, name): value for name, value in asdict(record).items()}
 
 
 def read_metadata(path: Path) -> dict[str, str]:
-    """A network's metadata, of whatever target. Raises ModelError for what is no such file."""
+    """A drafter file's metadata, for any target. Raises ModelError for any other file."""
     try:
         with safe_open(path, framework="pt") as file:
-            # The first files tell no kind: there was but one.
+            # The oldest files have no kind.
             metadata = {"kind": "parallel"} | dict(file.metadata() or {})
     except (OSError, SafetensorError) as error:
         raise ModelError(
@@ -120,8 +118,8 @@ def read_metadata(path: Path) -> dict[str, str]:
     return metadata
 
 
-def load_drafter(path: Path, checkpoint: Checkpoint) -> Trained:
-    """Read a drafter for `checkpoint`, in float32. Raises ModelError, also for another target's."""
+def load_drafter(path: Path, checkpoint: Checkpoint) -> TrainedDrafter:
+    """Read a drafter for `checkpoint`, in float32. Raises ModelError, also for another target's file."""
     metadata = read_metadata(path)
     if metadata["target"] != checkpoint.fingerprint:
         raise ModelError(
@@ -136,14 +134,13 @@ def load_drafter(path: Path, checkpoint: Checkpoint) -> Trained:
         network.load_state_dict(_restored(load_file(path)))
     except (KeyError, TypeError, ValueError, RuntimeError, OSError, SafetensorError) as error:
         raise ModelError(f"{path} is not what it says: {error}") from None
-    return Trained(path.stem, network, acceptance)
+    return TrainedDrafter(path.stem, network, acceptance)
 
 
 def bundled(checkpoint: Checkpoint) -> Path | None:
-    """The drafter that is installed along for this very target, if there is one.
+    """The installed drafter for this target, found by fingerprint and not by name; None without one.
 
-    Told by the fingerprint: another name for the same weights finds it, other weights of the same
-    name do not. Raises ModelError for a damaged file.
+    Raises ModelError for a damaged file.
     """
     for path in sorted(BUNDLED.glob("*.safetensors")):
         if read_metadata(path)["target"] == checkpoint.fingerprint:
@@ -152,7 +149,7 @@ def bundled(checkpoint: Checkpoint) -> Path | None:
 
 
 def choose(name: str, checkpoint: Checkpoint) -> Path | None:
-    """The file of the drafter called `name`: "auto" is the bundled one, if any; "none" is none."""
+    """The file of the drafter called `name`: "auto" is the bundled one, if any; "none" is None."""
     if name == AUTO:
         return bundled(checkpoint)
     return None if name == NONE else Path(name).expanduser()
@@ -171,7 +168,7 @@ def _stored(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _restored(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """In float32."""
+    """Dequantised, in float32."""
     return {
         name: tensor.float() * stored.get(name + _SCALES, 1.0)
         for name, tensor in stored.items()
@@ -182,7 +179,7 @@ def _restored(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def _check(
     architecture: NetworkArchitecture, acceptance: tuple[float, ...], checkpoint: Checkpoint
 ) -> None:
-    """Raises ValueError for metadata that contradict each other or the target."""
+    """Raise ValueError for metadata that contradict each other or the target."""
     if architecture.block < 1 or len(acceptance) != architecture.block:
         raise ValueError(f"{len(acceptance)} shares for a block of {architecture.block}")
     blocks, vocabulary = checkpoint.config.decoder_layers, checkpoint.config.vocab_size
@@ -197,19 +194,19 @@ def _check(
 
 
 def _architecture(metadata: Mapping[str, str]) -> NetworkArchitecture:
-    told = json.loads(metadata["architecture"])
-    block, aux_layers, ids = int(told["block"]), tuple(told["taps"]), told["vocabulary"]
+    fields = json.loads(metadata["architecture"])
+    block, aux_layers, ids = int(fields["block"]), tuple(fields["taps"]), fields["vocabulary"]
     vocabulary = None if ids is None else tuple(ids)
     match metadata["kind"]:
         case "parallel":
             return Architecture(
-                layers=int(told["layers"]),
+                layers=int(fields["layers"]),
                 block=block,
                 aux_layers=aux_layers,
                 vocabulary=vocabulary,
-                rope=bool(told["rope"]),
-                history=bool(told["history"]),
-                audio=bool(told["audio"]),
+                rope=bool(fields["rope"]),
+                history=bool(fields["history"]),
+                audio=bool(fields["audio"]),
             )
         case "speech":
             return SpeechArchitecture(block, aux_layers, vocabulary)
@@ -218,7 +215,7 @@ def _architecture(metadata: Mapping[str, str]) -> NetworkArchitecture:
 
 
 def _network(architecture: NetworkArchitecture, checkpoint: Checkpoint) -> Network:
-    """One that has no weights yet."""
+    """A network with initial weights."""
     match architecture:
         case Architecture():
             return ParallelDrafter(checkpoint.config, architecture)

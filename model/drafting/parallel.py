@@ -1,11 +1,10 @@
 """The parallel drafter: all candidates of a block in one pass (Whisper-Flash 3.2, A.2).
 
-A block is the anchor's embedding and one learned mask for each candidate. In every layer its
-queries attend, in one softmax, to the history (what the target computed at accepted positions) and
-to the block itself, both ways; then to the audio, through keys and values of the drafter's own.
-RoPE marks text positions, so that cached history keys keep theirs. Embedding and output head are
-the target's, frozen; the head may be cut to the most frequent tokens.
-This file knows no requests and no acceptance.
+A block is the anchor's embedding and one learned mask embedding for each candidate. In every layer its
+queries attend, in one softmax, to the history (the target's hidden states at accepted positions) and, in
+both directions, to the block itself; then to the audio, by keys and values of the drafter's own. Text
+positions are rotary, so that cached keys stay valid. Embedding and output head are the target's, frozen;
+the head may be cut to the most frequent tokens.
 """
 
 from dataclasses import dataclass
@@ -27,12 +26,12 @@ _ROPE_BASE = 10_000.0
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """What must be known to build a drafter before its weights are read.
+    """The shape of a parallel drafter.
 
-    layers: how many. block: candidates of a pass. aux layers: the target's decoder blocks whose outputs
-    are the history, zero-based and ascending. vocabulary: ids that can be proposed, ascending;
-    None for all. rope: text positions by rotation, else by the target's learned embeddings, as
-    Whisper has them. history, audio: the two memories; the paper's ablations leave one out.
+    block: candidates of a pass. aux_layers: the target's decoder blocks whose outputs are the history,
+    zero-based and ascending. vocabulary: ids that can be proposed, ascending; None for all. rope: rotary
+    text positions, else learned absolute ones, as in Whisper. history, audio: whether it attends to each;
+    the paper's ablations leave one out.
     """
 
     layers: int
@@ -45,9 +44,9 @@ class Architecture:
 
 
 def spread_aux_layers(blocks: int, count: int = 5) -> tuple[int, ...]:
-    """Evenly spread decoder blocks; of large-v3's 32 they are 1, 8, 15, 22 and 29, as in A.2.
+    """Evenly spread decoder blocks: 1, 8, 15, 22 and 29 of large-v3's 32, as in A.2.
 
-    Of few blocks, from the first to the last.
+    For few blocks, from the first to the last.
     """
     first, last = (1, blocks - 3) if blocks > count + 2 else (0, blocks - 1)
     step = (last - first) / (count - 1)
@@ -55,9 +54,9 @@ def spread_aux_layers(blocks: int, count: int = 5) -> tuple[int, ...]:
 
 
 def audio_states(samples: int, window: int) -> int:
-    """Encoder states that a drafter hears: those of the audio, rounded up to whole seconds.
+    """Encoder states that a drafter attends to: those of the audio, rounded up to whole seconds.
 
-    Whisper's window goes on in silence, which tells a drafter nothing and costs it time.
+    The silence behind the audio, up to the end of Whisper's window, is left out: it costs time alone.
     """
     return min(window, -(-samples // SAMPLE_RATE) * SAMPLE_RATE // SAMPLES_PER_STATE)
 
@@ -66,7 +65,7 @@ Angles = tuple[Tensor, Tensor]  # cosines and sines, float32 [rows, n, 1, head w
 
 
 def angles(positions: Tensor, width: int) -> Angles:
-    """What `rotate` turns heads of that width by, at positions [rows, n] int64."""
+    """Rotary angles for heads of `width` at positions [rows, n] int64."""
     half = width // 2
     # Phases in float32, whatever the dtype (A.2).
     exponents = torch.arange(half, device=positions.device, dtype=torch.float32) / half
@@ -79,8 +78,8 @@ def rotate(x: Tensor, by: Angles) -> Tensor:
     half = x.shape[-1] // 2
     cos, sin = by
     first, second = x[..., :half].float(), x[..., half:].float()
-    turned = torch.cat((first * cos - second * sin, second * cos + first * sin), -1)
-    return turned.to(x.dtype)
+    rotated = torch.cat((first * cos - second * sin, second * cos + first * sin), -1)
+    return rotated.to(x.dtype)
 
 
 class DrafterLayer(nn.Module):
@@ -98,15 +97,15 @@ class DrafterLayer(nn.Module):
 
 
 class ParallelDrafter(nn.Module):
-    """The network: history, audio and anchors in, candidates' hidden states out."""
+    """The network: from history, audio and anchors to hidden states of the candidates."""
 
     def __init__(self, config: WhisperConfig, architecture: Architecture) -> None:
         super().__init__()
         width, heads = config.d_model, config.decoder_attention_heads
         self.architecture = architecture
         self._head_width = width // heads
-        # Every layer has a projection of its own: each may begin as the state that enters the
-        # target's block from which the layer began.
+        # A projection for each layer: it may begin as the input of the target's block that the layer
+        # was copied from.
         self.history = nn.Linear(
             len(architecture.aux_layers) * width, architecture.layers * width, bias=False
         )
@@ -120,21 +119,23 @@ class ParallelDrafter(nn.Module):
         )
 
     def remember(self, features: Tensor, positions: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """History keys and values per layer, [rows, n, heads, head width], of the target's aux layers.
+        """Keys and values of the history for each layer, [rows, n, heads, head width].
 
-        features: [rows, n, aux layers * width], concatenated; positions: [rows, n], absolute.
+        features: [rows, n, aux layers * width], the target's; positions: [rows, n], absolute.
         """
         pairs = []
         by = self._angles(positions)
         states = self.history(features).chunk(len(self.layers), -1)
         for layer, state in zip(self.layers, states, strict=True):
             assert isinstance(layer, DrafterLayer)
-            _, k, v = layer.attention.split(layer.attention_norm(self._placed(state, positions)))
-            pairs.append((self._turned(k, by), v))
+            _, k, v = layer.attention.split(
+                layer.attention_norm(self._with_positions(state, positions))
+            )
+            pairs.append((self._rotated(k, by), v))
         return pairs
 
     def encode(self, states: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Acoustic keys and values per layer, [rows, heads, m, head width], of encoder states."""
+        """Keys and values [rows, heads, m, head width] of encoder states, for each layer."""
         pairs = []
         for layer in self.layers:
             assert isinstance(layer, DrafterLayer)
@@ -146,118 +147,115 @@ class ParallelDrafter(nn.Module):
         anchors: Tensor,
         positions: Tensor,
         history: list[tuple[Tensor, Tensor]],
-        past: Tensor,
+        history_mask: Tensor,
         acoustic: list[tuple[Tensor, Tensor]],
-        audible: Tensor,
+        audio_mask: Tensor,
     ) -> Tensor:
-        """Normalised hidden states of the masks: [rows, anchors, block, width].
+        """Normalised hidden states of the candidates: [rows, anchors, block, width].
 
-        Blocks of one row share its memories and are blind to each other. anchors: [rows, anchors,
-        width], embeddings. positions: [rows, anchors]. history: per layer keys and values [rows,
-        heads, m, head width], of which each anchor sees those where `past` [rows, anchors, m] is
-        true. acoustic: the same over encoder states, seen where `audible` [rows, 1, 1, states] is.
+        Blocks of one row share its history and audio and do not attend to each other. anchors: embeddings,
+        [rows, anchors, width]. positions: [rows, anchors]. history: keys and values [rows, heads, m, head
+        width] of each layer, under history_mask [rows, anchors, m]. acoustic: the same of encoder states,
+        under audio_mask [rows, 1, 1, states]. Masks are bool; True: attend.
         """
         rows, count, width = anchors.shape
         block = self.architecture.block + 1
         x = torch.cat((anchors[:, :, None], self.masks.expand(rows, count, -1, -1)), 2)
         places = positions[..., None] + torch.arange(block, device=x.device)
         x, places = x.view(rows, -1, width), places.view(rows, -1)
-        x = self._placed(x, places)
-        seen, by = self._seen(past, block), self._angles(places)
+        x = self._with_positions(x, places)
+        text_mask, by = self._text_mask(history_mask, block), self._angles(places)
         for index, layer in enumerate(self.layers):
             assert isinstance(layer, DrafterLayer)
             q, k, v = layer.attention.split(layer.attention_norm(x))
-            keys, values = self._turned(k, by).transpose(1, 2), v.transpose(1, 2)
+            keys, values = self._rotated(k, by).transpose(1, 2), v.transpose(1, 2)
             if self.architecture.history:
                 keys = torch.cat((history[index][0], keys), 2)
                 values = torch.cat((history[index][1], values), 2)
-            q = self._turned(q, by).transpose(1, 2)
-            x = x + layer.attention.attend(q, keys, values, seen)
+            q = self._rotated(q, by).transpose(1, 2)
+            x = x + layer.attention.attend(q, keys, values, text_mask)
             if self.architecture.audio:
-                x = x + layer.cross(layer.cross_norm(x), *acoustic[index], audible)
+                x = x + layer.cross(layer.cross_norm(x), *acoustic[index], audio_mask)
             x = x + layer.mlp_out(layer.mlp_in(layer.mlp_norm(x)))
         out: Tensor = self.norm(x.view(rows, count, block, width)[:, :, 1:])
         return out
 
-    def _seen(self, past: Tensor, block: int) -> Tensor:
-        """[rows, 1, anchors * block, m + anchors * block]: the anchor's past, and its own block."""
-        rows, count, _ = past.shape
-        own = torch.eye(count, dtype=torch.bool, device=past.device)
+    def _text_mask(self, history_mask: Tensor, block: int) -> Tensor:
+        """[rows, 1, anchors * block, m + anchors * block]: each anchor's history, and its own block."""
+        rows, count, _ = history_mask.shape
+        own = torch.eye(count, dtype=torch.bool, device=history_mask.device)
         own = own.repeat_interleave(block, 0).repeat_interleave(block, 1).expand(rows, -1, -1)
         if self.architecture.history:
-            own = torch.cat((past.repeat_interleave(block, 1), own), -1)
+            own = torch.cat((history_mask.repeat_interleave(block, 1), own), -1)
         return own[:, None]
 
-    def _placed(self, x: Tensor, positions: Tensor) -> Tensor:
-        """With the embedding of each position added, where those are absolute."""
+    def _with_positions(self, x: Tensor, positions: Tensor) -> Tensor:
+        """`x` plus the embeddings of absolute positions, if the drafter has them."""
         if self.places is None:
             return x
         # A block may overshoot the context; what it proposes there is never accepted.
-        placed: Tensor = self.places(positions.clamp(max=self.places.num_embeddings - 1))
-        return x + placed
+        embedded: Tensor = self.places(positions.clamp(max=self.places.num_embeddings - 1))
+        return x + embedded
 
     def _angles(self, positions: Tensor) -> Angles | None:
-        """None where positions are absolute: there nothing turns."""
+        """None for absolute positions: nothing is rotated."""
         return angles(positions, self._head_width) if self.places is None else None
 
-    def _turned(self, x: Tensor, by: Angles | None) -> Tensor:
+    def _rotated(self, x: Tensor, by: Angles | None) -> Tensor:
         return x if by is None else rotate(x, by)
 
 
 class SlotDrafter(DrafterCache):
-    """A parallel drafter over slots: its network, and the history and audio of every slot.
-
-    Satisfies `model.drafting.interface.Drafter`. The network's products are packed where the target's are.
-    """
+    """A parallel drafter over slots, as `model.drafting.interface.Drafter`: its network and its cache."""
 
     def __init__(
         self, network: ParallelDrafter, whisper: Whisper, bias: Tensor, slots: int, *, packed: bool
     ) -> None:
-        plan = network.architecture
-        super().__init__(plan, whisper, bias, slots, layers=plan.layers, packed=packed)
+        shape = network.architecture
+        super().__init__(shape, whisper, bias, slots, layers=shape.layers, packed=packed)
         self._network = frozen_copy(network, whisper, packed=packed)
 
     def encode(self, states: Tensor, first: int) -> None:
-        """Project encoder states [rows, m, width] for the slots from `first` on."""
-        self._keep_encoder(self._network.encode(states), first)
+        """Cache encoder states [rows, m, width] of the slots from `first` on."""
+        self.write_audio(self._network.encode(states), first)
 
     def remember(
         self,
         features: Tensor,
-        tokens: Tensor,  # noqa: ARG002  (its history is what the target made of them)
+        tokens: Tensor,  # noqa: ARG002  (the history has the target's hidden states)
         positions: Tensor,
         first: int,
     ) -> None:
-        """Write history at absolute positions [rows, n]; what is rejected is overwritten later."""
+        """Cache the history at absolute positions [rows, n]; rejected positions are overwritten later."""
         for index, (k, v) in enumerate(self._network.remember(features, positions)):
-            self._keep_text(index, k, v, positions, first)
+            self.write_text(index, k, v, positions, first)
 
     def draft(
         self, slots: Slots, rows: int, count: int, kv_len: int, encoder_len: int, choose: Choose
     ) -> None:
-        """All candidates at once, for slots 0 … rows - 1."""
+        """Propose all candidates of slots 0 … rows - 1 at once."""
         lengths, audio_len = slots.lengths[:rows], slots.audio_len[:rows]
         device = lengths.device
-        past = torch.arange(kv_len, device=device) < lengths[:, None, None]
-        audible = torch.arange(encoder_len, device=device) < audio_len[:, None, None, None]
+        history_mask = torch.arange(kv_len, device=device) < lengths[:, None, None]
+        audio_mask = torch.arange(encoder_len, device=device) < audio_len[:, None, None, None]
         layers = range(len(self._network.layers))
         hidden = self._network(
             self._embedding(slots.anchors[:rows, None]),
             lengths[:, None],
-            [self._text(i, rows, kv_len) for i in layers],
-            past,
-            [self._encoder_len(i, rows, encoder_len) for i in layers],
-            audible,
+            [self.text_kv(i, rows, kv_len) for i in layers],
+            history_mask,
+            [self.audio_kv(i, rows, encoder_len) for i in layers],
+            audio_mask,
         )[:, 0]
-        self._name(hidden[:, :count], choose, 0)
+        self.propose(hidden[:, :count], choose, 0)
 
 
-def entering(block: int, aux_layers: tuple[int, ...], width: int) -> Tensor:
-    """Of aux layers the state that enters the target's block `block`, where it is tapped, else their mean.
+def block_input(block: int, aux_layers: tuple[int, ...], width: int) -> Tensor:
+    """A linear map [width, aux layers * width] from features to the input of the target's block `block`.
 
-    As a linear map, [width, aux layers * width].
+    Where the block before it is no auxiliary layer, it gives the mean of the auxiliary layers.
     """
-    shares = [float(tap == block - 1) for tap in aux_layers]
+    shares = [float(layer == block - 1) for layer in aux_layers]
     if block - 1 not in aux_layers:
         shares = [1 / len(aux_layers)] * len(aux_layers)
     return torch.cat([share * torch.eye(width) for share in shares], 1)
@@ -266,10 +264,9 @@ def entering(block: int, aux_layers: tuple[int, ...], width: int) -> Tensor:
 def from_target(
     whisper: Whisper, architecture: Architecture, blocks: tuple[int, ...]
 ) -> ParallelDrafter:
-    """A fresh drafter whose layers begin as the target's decoder blocks `blocks`.
+    """An untrained drafter whose layers are copies of the target's decoder blocks `blocks`.
 
-    Each layer's history begins as the state that enters its block, where that is tapped, else as
-    the mean of the aux layers; the masks as small noise.
+    Each layer's history projection is the block's `block_input`; mask embeddings are small noise.
     """
     assert len(blocks) == architecture.layers
     network = ParallelDrafter(whisper.config, architecture)
@@ -279,7 +276,7 @@ def from_target(
     width, aux_layers = whisper.config.d_model, architecture.aux_layers
     with torch.no_grad():
         for block, start in zip(blocks, network.history.weight.chunk(len(blocks)), strict=True):
-            start.copy_(entering(block, aux_layers, width))
+            start.copy_(block_input(block, aux_layers, width))
         nn.init.normal_(network.masks, std=0.02)
         if network.places is not None:
             network.places.weight.copy_(whisper.decoder.positions)

@@ -6,7 +6,7 @@ A sequence's own text comes first, then the drafter, with as many candidates as 
 from collections.abc import Callable
 
 from model.drafting.draft_length import DraftLength
-from model.drafting.drafter_files import Trained
+from model.drafting.drafter_files import TrainedDrafter
 from model.drafting.interface import Proposer
 from model.drafting.previous_text import PreviousText
 from model.engine.requests import Request
@@ -30,7 +30,9 @@ class DraftPlanner:
     draft_length: chooses how many candidates the drafter proposes; None takes the whole block.
     """
 
-    def __init__(self, runner: Runner, proposer: ProposerFactory, drafter: Trained | None) -> None:
+    def __init__(
+        self, runner: Runner, proposer: ProposerFactory, drafter: TrainedDrafter | None
+    ) -> None:
         self.proposer = proposer
         self.draft_length: DraftLength | None = None
         self._runner = runner

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from model.checkpoints.load import Checkpoint, ModelError
-from model.drafting.drafter_files import Trained
+from model.drafting.drafter_files import TrainedDrafter
 from model.engine.batch_sizes import BUCKETS, STAGED
 from model.engine.draft_planner import DraftPlanner, ProposerFactory, previous_text
 from model.engine.language_detection import given_language
@@ -62,7 +62,7 @@ class Engine:
         *,
         device: str = "cpu",
         slots: int = 4,
-        drafter: Trained | None = None,
+        drafter: TrainedDrafter | None = None,
         proposer: ProposerFactory = previous_text,
         block: int = BLOCK,
         static: bool | None = None,

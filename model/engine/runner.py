@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from model.checkpoints.load import Checkpoint
-from model.drafting.drafter_files import SlotSide, Trained
+from model.drafting.drafter_files import SlotSide, TrainedDrafter
 from model.drafting.parallel import audio_states
 from model.engine.batch_sizes import STAGED, BatchSizes
 from model.engine.graphs import Graphs
@@ -44,7 +44,7 @@ class Runner:
         *,
         device: torch.device,
         slots: int,
-        drafter: Trained | None,
+        drafter: TrainedDrafter | None,
         block: int,
         static: bool,
         precision: Precision = "float32",

@@ -1,1 +1,1 @@
-"""Making drafters: audio in, a trained network out. Nothing that serves imports from here."""
+"""Training of drafters, from audio to a drafter file. No code that serves imports it."""

@@ -1,4 +1,4 @@
-"""The course of a training run as a picture: loss and tokens a round, by step."""
+"""A training run as a picture: loss and tokens a round, by step."""
 
 import json
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""How good a network's proposals are, from trajectories alone: the walk of greedy decoding.
+"""Offline evaluation of a drafter on trajectories, by the walk of greedy decoding.
 
-The target's tokens are known, so that no target pass is needed: what would be proposed is compared
-with what follows, and the walk goes on behind what would be accepted (A.1).
+The target's tokens are known, so that it runs no pass: each block is compared with the tokens that follow,
+and the walk continues behind the accepted ones (A.1).
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,13 +13,13 @@ from model.checkpoints.load import Checkpoint
 from model.drafting.drafter_files import Network
 from model.training.data.packing import lookup_of, pack, possible_anchors
 from model.training.data.teacher import Trajectory
-from model.training.score import Score, together
+from model.training.score import Score, combined
 from model.training.student import Student
 from model.training.students import student_of
 
 
 @torch.no_grad()
-def score(
+def walk_all(
     student: Student,
     trajectories: Iterable[Trajectory],
     *,
@@ -27,23 +27,23 @@ def score(
     lookup: Tensor,
     device: torch.device,
 ) -> Score:
-    """Walk every trajectory. kept: blocks that their features are of; lookup: see `pack`."""
-    plan = student.network.architecture
+    """Walk every trajectory. kept: the blocks of their features; lookup: see `lookup_of`."""
+    architecture = student.network.architecture
     walks = []
     for trajectory in trajectories:
         batch = pack(
             [trajectory],
             [list(possible_anchors(trajectory))],
             kept=kept,
-            wanted=plan.aux_layers,
-            block=plan.block,
+            wanted=architecture.aux_layers,
+            block=architecture.block,
             lookup=lookup,
         )
         walks.append(student.walk(batch.to(device)))
-    return together(walks)
+    return combined(walks)
 
 
-def judge(
+def evaluate(
     checkpoint: Checkpoint,
     network: Network,
     trajectories: Iterable[Trajectory],
@@ -54,4 +54,4 @@ def judge(
     """Walk every trajectory with a finished network, in float32."""
     student = student_of(network, checkpoint).to(device).eval()
     lookup = lookup_of(network.architecture.vocabulary, checkpoint.config.vocab_size)
-    return score(student, trajectories, kept=kept, lookup=lookup, device=device)
+    return walk_all(student, trajectories, kept=kept, lookup=lookup, device=device)

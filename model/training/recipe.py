@@ -1,7 +1,4 @@
-"""How to train a network: every choice in one record, which checkpoints and files carry along.
-
-Plain numbers; computes nothing but what follows from a target's size.
-"""
+"""Training recipe: every hyperparameter in one record, which checkpoints and drafter files keep."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -15,14 +12,13 @@ Kind = Literal["parallel", "speech"]
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How to train. layers: the target's blocks from which the network's layers begin.
+    """Hyperparameters of a training run. Raises ValueError for a Speech-Draft that cannot be.
 
-    kind: "parallel"; or "speech" for a Speech-Draft, which has one layer, rotation and both
-    memories: what else is asked of it raises ValueError.
-    coverage: share of the training tokens that the draft vocabulary holds; 1 for the whole
-    vocabulary. peak: learning rate. warm_up: share of the steps. soft: see `Student`.
-    held_out: share of the first cache's speakers that validation keeps to itself. masked: spans
-    of the encoder's states that are put out in training, per 100 of them.
+    layers: the target's blocks that the drafter's layers are copies of. kind: "parallel", or "speech" for
+    a Speech-Draft, which has one layer, rotary positions, history and audio. coverage: share of the
+    training tokens in the draft vocabulary; 1 for the whole vocabulary. peak: learning rate. warm_up:
+    share of the steps. soft: see `Student`. held_out: share of the first cache's speakers for validation.
+    masked: spans of encoder states set to 0 in training, per 100 states.
     """
 
     layers: tuple[int, ...]
@@ -54,10 +50,7 @@ class Recipe:
 
 
 def last_layers(config: WhisperConfig, count: int = 3) -> tuple[int, ...]:
-    """The target's last decoder blocks, where networks begin unless told otherwise.
-
-    A drafter learns fastest from them: they align text and audio.
-    """
+    """The target's last decoder blocks: a drafter learns fastest from them, as they align text and audio."""
     blocks = int(config.decoder_layers)
     return tuple(range(max(0, blocks - count), blocks))
 
@@ -65,16 +58,16 @@ def last_layers(config: WhisperConfig, count: int = 3) -> tuple[int, ...]:
 def aux_layers_for(
     config: WhisperConfig, layers: tuple[int, ...], *, soft: bool
 ) -> tuple[int, ...]:
-    """Blocks to keep: those spread as in A.2, the ones in front of `layers`, and for `soft` the last."""
+    """Auxiliary layers: those of A.2, the blocks in front of `layers`, and for `soft` the last block."""
     blocks = int(config.decoder_layers)
     aux_layers = {*spread_aux_layers(blocks), *(layer - 1 for layer in layers if layer)}
     return tuple(sorted(aux_layers | ({blocks - 1} if soft else set())))
 
 
 def speech_aux_layers(config: WhisperConfig, layer: int, *, soft: bool) -> tuple[int, ...]:
-    """A low, a middle and a high block for a Speech-Draft: the high one is the one in front of `layer`.
+    """A low, a middle and a high block for a Speech-Draft; the high one is in front of `layer`.
 
-    Of few blocks, fewer. For `soft` the last one, too.
+    Few blocks give fewer. For `soft` the last block is added.
     """
     high = max(0, layer - 1)
     low = min(1, max(0, high - 2))

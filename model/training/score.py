@@ -1,4 +1,4 @@
-"""What proposals are worth: the rounds that greedy decoding would take with them. Pure arithmetic."""
+"""Acceptance of proposals: α, τ and the rounds that greedy decoding takes with them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from torch import Tensor
 class Score:
     """Rounds of one transcript, or of many (Whisper-Flash A.1).
 
-    Round by round: candidates, those accepted, and the tokens emitted: one more, but where an end of
-    transcript was accepted. The rounds begin behind the prefill, whose token is none of these.
+    Each round has counts of candidates, of accepted ones, and of emitted tokens: one more than accepted,
+    unless an end of transcript was. The prefill and its token do not count.
     """
 
     proposed: tuple[int, ...]
@@ -20,7 +20,7 @@ class Score:
 
     @property
     def tokens(self) -> int:
-        """Emitted in all rounds."""
+        """Tokens emitted in all rounds."""
         return sum(self.emitted)
 
     @property
@@ -41,17 +41,17 @@ class Score:
     def acceptance(self, positions: int) -> tuple[float, ...]:
         """Share of candidates accepted at each of the first positions, given those before it.
 
-        What lies behind an accepted end counts nowhere.
+        Candidates behind an accepted end of transcript do not count.
         """
         shares = []
         for n in range(positions):
-            judged = sum(count > n for count in self.emitted)
-            shares.append(sum(count > n for count in self.accepted) / max(1, judged))
+            verified = sum(count > n for count in self.emitted)
+            shares.append(sum(count > n for count in self.accepted) / max(1, verified))
         return tuple(shares)
 
 
-def together(scores: Iterable[Score]) -> Score:
-    """Many walks as one."""
+def combined(scores: Iterable[Score]) -> Score:
+    """The rounds of all `scores` as one score."""
     each = list(scores)
     return Score(
         tuple(count for score in each for count in score.proposed),
@@ -61,14 +61,15 @@ def together(scores: Iterable[Score]) -> Score:
 
 
 def walk(matches: Tensor) -> Score:
-    """The rounds behind the prefill, from what every anchor's block is worth.
+    """The rounds behind the prefill.
 
-    matches: bool [n, block], of the anchors at the first, second … emitted token.
+    matches: bool [n, block], whether each candidate is the target's token, for the anchors at the first,
+    second … emitted token.
     """
     prefixes = matches.long().cumprod(1).sum(1).tolist()
     accepted, emitted = list[int](), list[int]()
-    while (place := sum(emitted)) < len(prefixes):
-        accepted.append(int(prefixes[place]))
-        # Nothing lies behind the end: there an accepted end of transcript has no bonus.
-        emitted.append(min(accepted[-1] + 1, len(prefixes) - place))
+    while (anchor := sum(emitted)) < len(prefixes):
+        accepted.append(int(prefixes[anchor]))
+        # An accepted end of transcript has no bonus token.
+        emitted.append(min(accepted[-1] + 1, len(prefixes) - anchor))
     return Score((matches.shape[1],) * len(accepted), tuple(accepted), tuple(emitted))

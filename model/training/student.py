@@ -1,7 +1,4 @@
-"""A network in training: between what the target computed and the target's frozen output head.
-
-What all kinds have in common, and the parallel drafter.
-"""
+"""A drafter in training: the network between the target's features and its frozen output head."""
 
 import math
 from abc import ABC, abstractmethod
@@ -17,15 +14,15 @@ from model.training.data.packing import IGNORED, Batch
 from model.training.score import Score, walk
 
 _DECAY = 4.0  # e-folding of the loss along a block (Whisper-Flash, equation 3)
-_RULED_OUT = -1e4  # the logit of what may not be emitted; finite, for 0 times it must be 0
+_SUPPRESSED = -1e4  # the logit of suppressed tokens; finite, because 0 times it must be 0
 
 
 class Student(nn.Module, ABC):
-    """Batches in, losses out (`forward`), or what walking their transcripts comes to.
+    """A drafter in training: losses of batches (`forward`), and scores of transcripts (`walk`).
 
-    Every anchor's block is proposed from what stands before it. weights: float32 [block], of the loss
-    of each candidate. soft: share of the loss that is the cross-entropy to the target's own distribution
-    (which needs the target's last block as the last tap) rather than to its greedy token.
+    weights: float32 [block], of each candidate's loss. soft: share of the loss that is the cross-entropy
+    to the target's distribution rather than to its greedy token; it needs the target's last block as the
+    last auxiliary layer.
     """
 
     network: Network
@@ -40,17 +37,18 @@ class Student(nn.Module, ABC):
         self, network: Network, checkpoint: Checkpoint, *, weights: Tensor, soft: float
     ) -> None:
         super().__init__()
-        plan = network.architecture
-        assert not soft or plan.aux_layers[-1] == checkpoint.config.decoder_layers - 1
+        architecture = network.architecture
+        assert not soft or architecture.aux_layers[-1] == checkpoint.config.decoder_layers - 1
         self.network = network
         self._soft = soft
         embedding = checkpoint.weights["decoder.embedding.weight"].float()
-        ruled_out = checkpoint.tokens.bias(first=False).clamp(min=_RULED_OUT)
-        ids = slice(None) if plan.vocabulary is None else torch.tensor(plan.vocabulary)
+        bias = checkpoint.tokens.bias(first=False).clamp(min=_SUPPRESSED)
+        vocabulary = architecture.vocabulary
+        ids = slice(None) if vocabulary is None else torch.tensor(vocabulary)
         for name, tensor in (
             ("embedding", embedding),
             ("head", embedding[ids]),
-            ("bias", ruled_out[ids]),
+            ("bias", bias[ids]),
             ("weights", weights),
             ("norm_weight", checkpoint.weights["decoder.norm.weight"].float()),
             ("norm_bias", checkpoint.weights["decoder.norm.bias"].float()),
@@ -59,14 +57,14 @@ class Student(nn.Module, ABC):
 
     @abstractmethod
     def logits(self, batch: Batch) -> Tensor:
-        """[rows, anchors, block, draft vocabulary], the token rules applied as when serving."""
+        """[rows, anchors, block, draft vocabulary], with the token rules applied."""
 
-    def name(self, hidden: Tensor) -> Tensor:
-        """Logits […, draft vocabulary], float32, of normalised hidden states […, width]."""
+    def token_logits(self, hidden: Tensor) -> Tensor:
+        """Logits […, draft vocabulary], float32, from normalised hidden states […, width]."""
         return functional.linear(hidden, self.head).float() + self.bias
 
     def forward(self, batch: Batch) -> Tensor:
-        """The loss: decayed cross-entropy over every label that counts."""
+        """The loss: weighted cross-entropy over the labels that are not `IGNORED`."""
         counted = batch.labels != IGNORED
         weights = counted * self.weights
         chosen = batch.labels.clamp(min=0)
@@ -79,24 +77,24 @@ class Student(nn.Module, ABC):
 
     @torch.no_grad()
     def soft_labels(self, batch: Batch) -> Tensor:
-        """The target's distributions over the draft vocabulary, in the shape of the logits."""
+        """The target's distributions [rows, anchors, block, draft vocabulary]."""
         width = self.embedding.shape[1]
         last = batch.features[..., -width:]
         hidden = functional.layer_norm(last, (width,), self.norm_weight, self.norm_bias)
-        told = self.name(hidden).softmax(-1)
-        # What follows position p is what the target said at p.
-        at = batch.places[..., None] + torch.arange(len(self.weights), device=told.device)
-        at = at.clamp(max=told.shape[1] - 1)
-        rows = torch.arange(len(told), device=told.device)[:, None, None]
-        return told[rows, at]
+        target = self.token_logits(hidden).softmax(-1)
+        # The distribution at position p is that of the token at p + 1.
+        at = batch.positions[..., None] + torch.arange(len(self.weights), device=target.device)
+        at = at.clamp(max=target.shape[1] - 1)
+        rows = torch.arange(len(target), device=target.device)[:, None, None]
+        return target[rows, at]
 
     @torch.no_grad()
     def matches(self, batch: Batch) -> Tensor:
-        """[rows, anchors, block] bool: whether each greedy candidate is what the target says."""
+        """[rows, anchors, block] bool: whether each greedy candidate is the target's token."""
         return self.logits(batch).argmax(-1) == batch.labels
 
     def walk(self, batch: Batch) -> Score:
-        """Of a batch of one transcript, with every possible anchor in it."""
+        """The score of a batch of one transcript, with all of its `possible_anchors`."""
         return walk(self.matches(batch)[0].cpu())
 
 
@@ -112,7 +110,7 @@ class ParallelStudent(Student):
         super().__init__(network, checkpoint, weights=weights, soft=soft)
 
     def logits(self, batch: Batch) -> Tensor:
-        """[rows, anchors, block, draft vocabulary], all candidates of a block at once."""
+        """[rows, anchors, block, draft vocabulary], with all candidates of a block at once."""
         network = self.network
         n = batch.features.shape[1]
         positions = torch.arange(n, device=batch.features.device).expand(len(batch.features), -1)
@@ -122,18 +120,18 @@ class ParallelStudent(Student):
         ]
         hidden = network(
             functional.embedding(batch.anchors, self.embedding),
-            batch.places,
+            batch.positions,
             history,
-            batch.past,
+            batch.history_mask,
             network.encode(batch.states),
-            batch.audible[:, None, None],
+            batch.audio_mask[:, None, None],
         )
-        return self.name(hidden)
+        return self.token_logits(hidden)
 
 
-def rate(step: int, steps: int, peak: float, warm_up: float) -> float:
-    """Learning rate of a step: linear warm-up over a share of the steps, then half a cosine to 0."""
-    rising = max(1, round(warm_up * steps))
-    if step < rising:
-        return peak * (step + 1) / rising
-    return peak * 0.5 * (1 + math.cos(math.pi * (step - rising) / max(1, steps - rising)))
+def learning_rate(step: int, steps: int, peak: float, warm_up: float) -> float:
+    """Learning rate of a step: linear warm-up over a share of the steps, then cosine decay to 0."""
+    warm = max(1, round(warm_up * steps))
+    if step < warm:
+        return peak * (step + 1) / warm
+    return peak * 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))

@@ -1,4 +1,4 @@
-"""From a recipe, or a finished network, to a student: the one place of training that knows the kinds."""
+"""From a recipe or a trained network to a student: the one place of training that knows the kinds."""
 
 from typing import assert_never
 
@@ -16,7 +16,7 @@ from model.whisper.network import Whisper
 
 
 def student_of(network: Network, checkpoint: Checkpoint, *, soft: float = 0.0) -> Student:
-    """The student whose network it is. soft: see `Student`."""
+    """The student of `network`. soft: see `Student`."""
     match network:
         case ParallelDrafter():
             return ParallelStudent(network, checkpoint, soft=soft)
@@ -26,8 +26,10 @@ def student_of(network: Network, checkpoint: Checkpoint, *, soft: float = 0.0) -
             assert_never(network)
 
 
-def fresh(recipe: Recipe, checkpoint: Checkpoint, vocabulary: tuple[int, ...] | None) -> Student:
-    """One that has learned nothing yet. vocabulary: ids that it may propose; None for all."""
+def untrained_student(
+    recipe: Recipe, checkpoint: Checkpoint, vocabulary: tuple[int, ...] | None
+) -> Student:
+    """An untrained student. vocabulary: ids that it may propose; None for all."""
     whisper = Whisper.from_weights(
         checkpoint.config, checkpoint.weights, torch.device("cpu"), torch.float32
     )
@@ -45,8 +47,8 @@ def fresh(recipe: Recipe, checkpoint: Checkpoint, vocabulary: tuple[int, ...] | 
             )
             network = from_target(whisper, architecture, recipe.layers)
         case "speech":
-            plan = SpeechArchitecture(recipe.block, recipe.aux_layers, vocabulary)
-            network = speech_from_target(whisper, plan, recipe.layers[0])
+            shape = SpeechArchitecture(recipe.block, recipe.aux_layers, vocabulary)
+            network = speech_from_target(whisper, shape, recipe.layers[0])
         case _:
             assert_never(recipe.kind)
     return student_of(network.requires_grad_(), checkpoint, soft=recipe.soft)

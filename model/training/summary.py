@@ -1,6 +1,6 @@
-"""What a drafter learned from and how good it is, as notes in its file, and as text for people.
+"""A drafter's training data and score, as notes in its file and as text for people.
 
-Knows no network; the notes are text, so that whatever opens safetensors can show them.
+Notes are text, so that any reader of safetensors can show them.
 """
 
 import json
@@ -17,7 +17,7 @@ _WIDTH = 14
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one source contributed under one licence."""
+    """One source's share of the data under one licence."""
 
     source: str
     licence: str
@@ -38,7 +38,7 @@ def shares(entries: Iterable[Entry]) -> list[Share]:
 
 
 def data_notes(trained: Sequence[Entry], excluded: Mapping[str, int]) -> dict[str, str]:
-    """Notes on what was trained on, and on how much was left out for which reason."""
+    """Notes on the training data, and on exclusions by reason."""
     parts = shares(trained)
     return {
         "data": json.dumps([asdict(part) for part in parts]),
@@ -48,7 +48,7 @@ def data_notes(trained: Sequence[Entry], excluded: Mapping[str, int]) -> dict[st
 
 
 def score_notes(score: Score, held_out: Sequence[Entry]) -> dict[str, str]:
-    """Notes on what was measured, and on what."""
+    """Notes on the score, and on the trajectories that it was measured on."""
     return {
         "alpha": f"{score.alpha:.4f}",
         "tau": f"{score.tau:.4f}",
@@ -65,7 +65,7 @@ def score_notes(score: Score, held_out: Sequence[Entry]) -> dict[str, str]:
 
 
 def describe_score(score: Score, positions: int) -> str:
-    """Lines for people. positions: of a block, those whose acceptance is told."""
+    """A score as lines. positions: show the acceptance at so many positions of a block."""
     return _lines(
         {
             "α": f"{score.alpha:.4f}",
@@ -77,9 +77,9 @@ def describe_score(score: Score, positions: int) -> str:
 
 
 def describe_file(path: Path, metadata: Mapping[str, str]) -> str:
-    """All that a network's metadata say, a line each. What was not noted is left out.
+    """A drafter file's metadata as lines; missing notes are left out.
 
-    Raises KeyError, TypeError, ValueError or AttributeError for metadata that nobody here wrote.
+    Raises KeyError, TypeError, ValueError or AttributeError for metadata in another form.
     """
     architecture = json.loads(metadata["architecture"])
     vocabulary = architecture["vocabulary"]

@@ -1,6 +1,6 @@
-"""The verb `train`: audio in, a network's file out, by way of find, join, distil, train, evaluate.
+"""The verb `train`: find, join, distil, train and evaluate, from audio to a drafter file.
 
-Puts the stages together; each goes on where it was stopped.
+It runs the stages; each continues where it was stopped.
 """
 
 import argparse
@@ -24,21 +24,21 @@ from model.checkpoints.load import Checkpoint, ModelError, load
 from model.drafting.drafter_files import load_drafter, read_metadata, save_network
 from model.training.curves import draw
 from model.training.data import cache
-from model.training.data.cache import CacheError, note_left_out
+from model.training.data.cache import CacheError, write_left_out
 from model.training.data.corpus import CorpusError, find, join
 from model.training.data.distil import distil
 from model.training.data.files import replacing
-from model.training.evaluate import judge
+from model.training.evaluate import evaluate
 from model.training.recipe import Recipe, aux_layers_for, last_layers, speech_aux_layers
 from model.training.summary import data_notes, describe_file, score_notes
 from model.training.trainer import Stopped, Trainer
 
-_PATIENCE = timedelta(hours=12)  # processes of one run may differ so much in their shares' lengths
+_TIMEOUT = timedelta(hours=12)  # between processes of one run, whose shares differ in length
 _STOPPED = 128 + signal.SIGINT
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train. 0: the network is written; 1: something is missing or unreadable; 130: stopped."""
+    """Train. 0: the drafter is written; 1: something is missing or unreadable; 130: stopped."""
     logging.basicConfig(format="%(message)s")
     logging.getLogger("model").setLevel(logging.INFO)
 
@@ -47,16 +47,16 @@ def run(args: argparse.Namespace) -> int:
     except (CacheError, CorpusError, ModelError, OSError) as error:
         sys.stderr.write(f"captiond train: {error}\n")
         return 1
-    except (KeyboardInterrupt, Stopped) as reason:
-        said = str(reason) or "stopped"
-        sys.stderr.write(f"captiond train: {said}; the same command goes on from there\n")
+    except (KeyboardInterrupt, Stopped) as error:
+        reason = str(error) or "stopped"
+        sys.stderr.write(f"captiond train: {reason}; the same command goes on from there\n")
         return _STOPPED
     return 0
 
 
 def _train(args: argparse.Namespace) -> None:
 
-    state = PartialState(cpu=not torch.cuda.is_available(), timeout=_PATIENCE)
+    state = PartialState(cpu=not torch.cuda.is_available(), timeout=_TIMEOUT)
     checkpoint = load(args.model)
     recipe = _recipe(args, checkpoint)
     caches = args.cache or [args.out / "cache"]
@@ -66,9 +66,9 @@ def _train(args: argparse.Namespace) -> None:
         _distil(args, checkpoint, recipe, caches[0], state)
     state.wait_for_everyone()
     trainer = Trainer(checkpoint, caches, recipe, args.out)
-    with _stop_requests() as asked:
+    with _stop_requests() as stop_requested:
         try:
-            trainer.run(asked)
+            trainer.run(stop_requested)
         finally:
             if state.is_main_process and (args.out / "curve.json").exists():
                 draw(args.out / "curve.json", args.out / "curve.svg")
@@ -77,7 +77,7 @@ def _train(args: argparse.Namespace) -> None:
 
 
 def _recipe(args: argparse.Namespace, checkpoint: Checkpoint) -> Recipe:
-    """Raises CorpusError for what the model does not have."""
+    """The recipe of the flags. Raises CorpusError for blocks that the model does not have."""
     layers, soft = _layers(args, checkpoint), args.soft > 0
     if args.kind == "speech":
         aux_layers = speech_aux_layers(checkpoint.config, layers[0], soft=soft)
@@ -100,7 +100,7 @@ def _recipe(args: argparse.Namespace, checkpoint: Checkpoint) -> Recipe:
 
 
 def _layers(args: argparse.Namespace, checkpoint: Checkpoint) -> tuple[int, ...]:
-    """Blocks that the layers begin as. Raises CorpusError for those that there are not, or too many."""
+    """The blocks of --layers, or the default. Raises CorpusError for unknown blocks, or too many."""
     speech = args.kind == "speech"
     layers: tuple[int, ...] = args.layers or last_layers(checkpoint.config, 1 if speech else 3)
     if speech and len(layers) != 1:
@@ -115,9 +115,9 @@ def _layers(args: argparse.Namespace, checkpoint: Checkpoint) -> tuple[int, ...]
 
 
 def _distil(
-    args: argparse.Namespace, checkpoint: Checkpoint, recipe: Recipe, folder: Path, state: Any
+    args: argparse.Namespace, checkpoint: Checkpoint, recipe: Recipe, cache: Path, state: Any
 ) -> None:
-    """Find, join and distil what the cache still lacks; each process its share."""
+    """Find, join and distil the passages that the cache lacks; each process does its share."""
     left_out: Counter[str] = Counter()
     recordings = [
         replace(one, licence=args.licence) if one.licence == "not stated" else one
@@ -130,7 +130,7 @@ def _distil(
     distil(
         checkpoint,
         passages,
-        folder,
+        cache,
         device=state.device,
         language=args.language,
         aux_layers=recipe.aux_layers,
@@ -138,7 +138,7 @@ def _distil(
         share=(state.process_index, state.num_processes),
     )
     if state.is_main_process:
-        note_left_out(folder, left_out)
+        write_left_out(cache, left_out)
 
 
 def _finish(
@@ -148,15 +148,17 @@ def _finish(
     caches: list[Path],
     device: Any,
 ) -> None:
-    """Measure the best network on all that was held out, and write it with its notes."""
+    """Evaluate the best network on all held-out trajectories, and write it with its notes."""
     best = args.out / "best.safetensors"
-    network, noted = load_drafter(best, checkpoint).network, read_metadata(best)
+    network, metadata = load_drafter(best, checkpoint).network, read_metadata(best)
     splits = trainer.splits
     trajectories = (cache.read(entry) for entry in splits.held_out)
-    score = judge(checkpoint, network, trajectories, kept=splits.metadata.aux_layers, device=device)
+    score = evaluate(
+        checkpoint, network, trajectories, kept=splits.metadata.aux_layers, device=device
+    )
     excluded = sum((cache.excluded(directory) for directory in caches), Counter[str]())
     path = args.out / f"{checkpoint.name.rpartition('/')[2]}.safetensors"
-    notes = {"recipe": noted["recipe"], "step": noted["step"], "model": checkpoint.name}
+    notes = {"recipe": metadata["recipe"], "step": metadata["step"], "model": checkpoint.name}
     notes |= data_notes(splits.training, excluded) | score_notes(score, splits.held_out)
     notes["command"] = shlex.join(["captiond", *sys.argv[1:]])
     with replacing(path) as temporary:
@@ -173,18 +175,18 @@ def _finish(
 @contextmanager
 def _stop_requests() -> Iterator[Callable[[], bool]]:
     """Whether SIGINT or SIGTERM has come. The first one asks; another one ends the process."""
-    came: list[int] = []
+    received: list[int] = []
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def ask(number: int, _frame: FrameType | None) -> None:
-        came.append(number)
+        received.append(number)
         for each, handler in before.items():
             signal.signal(each, handler)
 
     for number in before:
         signal.signal(number, ask)
     try:
-        yield lambda: bool(came)
+        yield lambda: bool(received)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

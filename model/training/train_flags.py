@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--perturb",
         action="store_true",
-        help="hear each passage at a random speed (0.9, 1 or 1.1) and level",
+        help="change each passage to a random speed (0.9, 1 or 1.1) and level",
     )
     _add_recipe_arguments(parser)
 

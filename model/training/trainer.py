@@ -1,6 +1,6 @@
-"""The training loop: caches in, checkpoints and the best network out; stops and goes on at any step.
+"""The training loop, from caches to checkpoints and the best network; it resumes at any step.
 
-Every draw is a function of (seed, step), so that a resumed run is the uninterrupted one.
+Every draw is a function of (seed, step), so that a resumed run equals an uninterrupted one.
 """
 
 import json
@@ -23,12 +23,12 @@ from model.training.data import cache
 from model.training.data.cache import CacheError
 from model.training.data.files import replace_text, replacing
 from model.training.data.packing import Batch, lookup_of
-from model.training.data.trajectories import Steps, TrajectorySplits, draft_vocabulary
-from model.training.evaluate import score
+from model.training.data.trajectories import TrainingBatches, TrajectorySplits, draft_vocabulary
+from model.training.evaluate import walk_all
 from model.training.recipe import Recipe
 from model.training.score import Score
-from model.training.student import rate
-from model.training.students import fresh
+from model.training.student import learning_rate
+from model.training.students import untrained_student
 
 _LOADERS = 4  # processes that read ahead for a GPU
 
@@ -40,11 +40,11 @@ class Stopped(Exception):  # noqa: N818  (nothing went wrong)
 
 
 class Trainer:
-    """One training run in a directory: `run` begins it, or goes on from its last checkpoint.
+    """One training run in a directory: `run` begins it, or resumes from its last checkpoint.
 
-    The directory gets run.json, checkpoint.pt, vocabulary.json, curve.json, and best.safetensors:
-    the network of the best validation so far. Raises CacheError for caches of another target or that
-    hold too little, and for a directory that holds a run of other things.
+    The directory gets run.json, checkpoint.pt, vocabulary.json, curve.json, and best.safetensors: the
+    network with the best validation so far. Raises CacheError for caches of another target or with too
+    little data, and for a directory with another run.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class Trainer:
                 f"the caches were made for {self.splits.metadata.model}, not for {checkpoint.name}"
             )
         directory.mkdir(parents=True, exist_ok=True)
-        self._belong(caches)
+        self._check_run(caches)
         self._accelerator = Accelerator(
             mixed_precision="bf16",
             cpu=not torch.cuda.is_available(),
-            # What is not trained is the same everywhere, and large.
+            # Buffers are frozen, equal in all processes, and large.
             kwargs_handlers=[DistributedDataParallelKwargs(broadcast_buffers=False)],
         )
         self._device = self._accelerator.device
@@ -69,33 +69,33 @@ class Trainer:
             vocabulary = self._vocabulary()
         self._lookup = lookup_of(vocabulary, checkpoint.config.vocab_size)
         torch.manual_seed(recipe.seed)
-        self._student = fresh(recipe, checkpoint, vocabulary)
+        self._student = untrained_student(recipe, checkpoint, vocabulary)
         self._history: list[dict[str, float]] = []
         self._best = -1.0
         self._done = 0
-        # Of the losses since the last validation: their sum, and how many.
+        # Sum and number of the losses since the last validation.
         self._losses = torch.zeros((), device=self._device)
-        self._counted = 0
+        self._loss_count = 0
 
-    def _belong(self, caches: Sequence[Path]) -> None:
-        """Raises CacheError where the directory holds a run of other things than these."""
-        told = {
+    def _check_run(self, caches: Sequence[Path]) -> None:
+        """Write run.json, or compare with it. Raises CacheError for a directory with another run."""
+        described = {
             "recipe": stored_fields(self._recipe),
             "target": self._checkpoint.fingerprint,
             "passages": [cache.read_metadata(directory).listing for directory in caches],
         }
         path = self._directory / "run.json"
-        wanted = json.loads(json.dumps(told))
+        wanted = json.loads(json.dumps(described))
         if path.exists() and (known := json.loads(path.read_text(encoding="utf-8"))) != wanted:
             differ = ", ".join(key for key in wanted if known.get(key) != wanted[key])
             raise CacheError(
                 f"{self._directory} holds a run of another {differ}: name another directory, or "
                 f"delete it. That one's recipe was {known.get('recipe')}"
             )
-        replace_text(path, json.dumps(told, indent=1))
+        replace_text(path, json.dumps(described, indent=1))
 
     def _vocabulary(self) -> tuple[int, ...] | None:
-        """Chosen once for a run: a cache may have grown since it began."""
+        """The draft vocabulary, chosen once for a run, because caches may grow."""
         path = self._directory / "vocabulary.json"
         if not path.exists():
             chosen = draft_vocabulary(self.splits.counts(), self._recipe.coverage)
@@ -104,41 +104,41 @@ class Trainer:
         return None if known is None else tuple(known)
 
     def run(self, stopping: Callable[[], bool] = lambda: False) -> Score:
-        """Train to the end; the last step's score on validation.
+        """Train to the end; returns the last step's validation score.
 
-        stopping: asked after every step; where it is true in any process, Stopped is raised once a
-        checkpoint is written. Raises CacheError for a broken checkpoint, OSError when the disk is full.
+        stopping: called after every step; once it is true in any process, a checkpoint is written and
+        Stopped raised. Raises CacheError for a broken checkpoint, OSError when the disk is full.
         """
         recipe, accelerator = self._recipe, self._accelerator
         student, optimizer = accelerator.prepare(self._student, self._new_optimizer())
         self._restore(optimizer)
-        now = None if self._done else self._validate()
-        left = range(self._done, recipe.steps)
+        score = None if self._done else self._validate()
+        remaining = range(self._done, recipe.steps)
         progress = tqdm(
-            self._batches(left),
+            self._batches(remaining),
             initial=self._done,
             total=recipe.steps,
             unit="step",
             smoothing=0.02,
             disable=not accelerator.is_main_process,
         )
-        for step, batch in zip(left, progress, strict=True):
+        for step, batch in zip(remaining, progress, strict=True):
             for group in optimizer.param_groups:
-                group["lr"] = rate(step, recipe.steps, recipe.peak, recipe.warm_up)
-            self._learn(student, optimizer, batch.to(self._device))
+                group["lr"] = learning_rate(step, recipe.steps, recipe.peak, recipe.warm_up)
+            self._train_step(student, optimizer, batch.to(self._device))
             self._done = step + 1
             last = self._done == recipe.steps
             due = last or self._done % recipe.validate_every == 0
-            stop = self._asked(stopping) and not last
+            stop = self._stop_requested(stopping) and not last
             if due:
-                now = self._validate()
-                progress.set_postfix(tau=f"{now.tau:.3f}")
+                score = self._validate()
+                progress.set_postfix(tau=f"{score.tau:.3f}")
             if due or stop:
                 self._save(optimizer)
             if stop:
                 accelerator.wait_for_everyone()
                 raise Stopped(f"stopped after {self._done} of {recipe.steps} steps")
-        return now or self._score()
+        return score or self._score()
 
     def _new_optimizer(self) -> torch.optim.AdamW:
         return torch.optim.AdamW(
@@ -149,14 +149,14 @@ class Trainer:
             fused=True,
         )
 
-    def _batches(self, left: range) -> Iterable[Batch]:
+    def _batches(self, remaining: range) -> Iterable[Batch]:
         accelerator = self._accelerator
         rank, world = accelerator.process_index, accelerator.num_processes
-        steps = Steps(self.splits, self._recipe, self._lookup, rank, world)
+        batches = TrainingBatches(self.splits, self._recipe, self._lookup, rank, world)
         loaders = _LOADERS if self._device.type == "cuda" else 0
-        return DataLoader(steps, batch_size=None, sampler=left, num_workers=loaders)
+        return DataLoader(batches, batch_size=None, sampler=remaining, num_workers=loaders)
 
-    def _learn(self, student: Any, optimizer: Any, batch: Batch) -> None:
+    def _train_step(self, student: Any, optimizer: Any, batch: Batch) -> None:
         with self._accelerator.autocast():
             loss: Tensor = student(batch)
         self._accelerator.backward(loss)
@@ -164,17 +164,17 @@ class Trainer:
         optimizer.step()
         optimizer.zero_grad()
         self._losses += loss.detach()
-        self._counted += 1
+        self._loss_count += 1
 
-    def _asked(self, stopping: Callable[[], bool]) -> bool:
+    def _stop_requested(self, stopping: Callable[[], bool]) -> bool:
         if stopping():
             self._accelerator.set_trigger()
         return bool(self._accelerator.check_trigger())
 
     def _score(self) -> Score:
-        """Walk the validation audio."""
+        """Walk the validation trajectories."""
         with self._accelerator.autocast():
-            return score(
+            return walk_all(
                 self._student,
                 map(cache.read, self.splits.validation),
                 kept=self.splits.metadata.aux_layers,
@@ -183,29 +183,29 @@ class Trainer:
             )
 
     def _validate(self) -> Score:
-        """Note what the validation audio says; keep the network if it is the best so far."""
-        now = self._score()
-        figures = {"step": self._done, "tau": now.tau, "alpha": now.alpha}
-        if self._counted:
-            figures["loss"] = float(self._losses) / self._counted
+        """Record the validation score; export the network if it is the best so far."""
+        score = self._score()
+        figures = {"step": self._done, "tau": score.tau, "alpha": score.alpha}
+        if self._loss_count:
+            figures["loss"] = float(self._losses) / self._loss_count
         self._losses.zero_()
-        self._counted = 0
+        self._loss_count = 0
         self._history.append(figures)
         if self._accelerator.is_main_process:
             replace_text(self._directory / "curve.json", json.dumps(self._history, indent=1))
-            logger.info("step %d: tau %.3f, alpha %.3f", self._done, now.tau, now.alpha)
-            if now.tau > self._best:
-                self._best = now.tau
-                self._export(now)
-        return now
+            logger.info("step %d: tau %.3f, alpha %.3f", self._done, score.tau, score.alpha)
+            if score.tau > self._best:
+                self._best = score.tau
+                self._export(score)
+        return score
 
-    def _export(self, now: Score) -> None:
+    def _export(self, score: Score) -> None:
         with replacing(self._directory / "best.safetensors") as temporary:
             save_network(
                 temporary,
                 self._student.network,
                 target=self._checkpoint.fingerprint,
-                acceptance=now.acceptance(self._student.network.architecture.block),
+                acceptance=score.acceptance(self._student.network.architecture.block),
                 notes={"recipe": json.dumps(stored_fields(self._recipe)), "step": str(self._done)},
             )
 
@@ -219,7 +219,7 @@ class Trainer:
                     "best": self._best,
                     "history": self._history,
                     "losses": self._losses,
-                    "counted": self._counted,
+                    "counted": self._loss_count,
                     "network": self._student.network.state_dict(),
                     "optimizer": optimizer.state_dict(),
                 },
@@ -238,4 +238,4 @@ class Trainer:
         self._student.network.load_state_dict(saved["network"])
         optimizer.load_state_dict(saved["optimizer"])
         self._done, self._best, self._history = saved["done"], saved["best"], saved["history"]
-        self._losses, self._counted = saved.get("losses", self._losses), saved.get("counted", 0)
+        self._losses, self._loss_count = saved.get("losses", self._losses), saved.get("counted", 0)

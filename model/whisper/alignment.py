@@ -1,8 +1,7 @@
-"""When words were said: a transcript aligned to its audio by the decoder's attention to it.
+"""Word timestamps: a transcript aligned to its audio by the decoder's cross-attention.
 
-As openai/whisper does it (timing.py): one pass over the whole transcript, the attention of the heads that
-follow the audio, normalised over the tokens, smoothed by a median, and the cheapest monotonic path
-through it (dynamic time warping). Nothing is decoded here.
+The method is openai/whisper's (timing.py): one pass over the whole transcript; the weights of the alignment
+heads, normalised over the tokens and smoothed by a median filter; dynamic time warping over them.
 """
 
 import unicodedata
@@ -22,12 +21,12 @@ from model.whisper.tokens import TokenTable
 
 Heads = tuple[tuple[int, int], ...]  # (layer, head)
 
-MEDIAN = 7  # encoder states over which the attention is smoothed
+MEDIAN_WIDTH = 7  # encoder states
 SECONDS_PER_STATE = SAMPLES_PER_STATE / SAMPLE_RATE
-# Left alone, the path shares the pauses out among the words. So it leads through the sound alone: a state
-# is in a pause where it is this much softer than the loud ones: those of LOUD, for a bump is louder yet.
+# The path would distribute pauses among the words, so that it leaves them out: states whose power is
+# PAUSE_DB below this quantile. (The maximum may be a bump against the microphone.)
 PAUSE_DB = 35
-LOUD = 0.95
+LOUD_QUANTILE = 0.95
 UNSPACED = frozenset({"zh", "ja", "th", "lo", "my", "yue"})  # languages that write no spaces
 
 
@@ -45,9 +44,9 @@ class WordTiming:
 
 
 def read_heads(given: object, layers: int, heads: int) -> Heads:
-    """A checkpoint's own list of alignment heads; where it has none all of the upper half of the layers.
+    """A checkpoint's list of alignment heads; by default, all heads of the upper half of the layers.
 
-    Raises ValueError for what is no list of pairs of a decoder with so many layers and heads in each.
+    layers: of the decoder; heads: of each layer. Raises ValueError for anything but a list of such pairs.
     """
     if given is None:
         return tuple(product(range(layers // 2, layers), range(heads)))
@@ -66,69 +65,76 @@ def align(
     text: list[int],
     heads: Heads,
     cache: Cache,
-    states: int,
+    encoder_len: int,
     audio: NDArray[np.float32],
     table: TokenTable,
     language: str,
 ) -> tuple[WordTiming, ...]:
-    """The words of `text`, tokens without the end, and when they were said.
+    """The words of `text`, tokens without the end of transcript, with their times.
 
-    opening: what stood before it. cache: the utterance's row alone, of which `states` encoder states
-    are valid; the decoder's part is written anew. audio: the utterance, [samples] at 16 kHz.
+    prompt_tokens: the tokens before `text`. cache: one row, the utterance's, with `encoder_len` valid
+    encoder states; its decoder part is overwritten. audio: the utterance, [samples] at 16 kHz.
     """
     if not text:
         return ()
-    encoder_len = min(states, -(-len(audio) // SAMPLES_PER_STATE))
-    weights, logits = attention(decoder, prompt_tokens + text, heads, cache, states, encoder_len)
+    audio_len = min(encoder_len, -(-len(audio) // SAMPLES_PER_STATE))
+    weights, logits = attention(decoder, prompt_tokens + text, heads, cache, encoder_len, audio_len)
     # The position before a token predicts it; the last one predicts the end.
     first = len(prompt_tokens) - 1
-    sound = sounding(audio)
-    starts = token_starts(weights[:, first:, torch.from_numpy(sound)])
-    chances = logits[first:-1].softmax(-1)[torch.arange(len(text)), text].tolist()
-    return timed_words(text, starts, sound, chances, table, language, len(audio) / SAMPLE_RATE)
+    states = non_silent_states(audio)
+    starts = token_starts(weights[:, first:, torch.from_numpy(states)])
+    probabilities = logits[first:-1].softmax(-1)[torch.arange(len(text)), text].tolist()
+    return timed_words(
+        text, starts, states, probabilities, table, language, len(audio) / SAMPLE_RATE
+    )
 
 
 def attention(
-    decoder: Decoder, tokens: list[int], heads: Heads, cache: Cache, states: int, encoder_len: int
+    decoder: Decoder,
+    tokens: list[int],
+    heads: Heads,
+    cache: Cache,
+    encoder_len: int,
+    audio_len: int,
 ) -> tuple[Tensor, Tensor]:
-    """Whom every token listens to, and what is expected behind it.
+    """Cross-attention weights and logits of one pass over `tokens`, prompt and transcript.
 
-    tokens: opening and transcript, which `cache`, one row, is filled with. states: encoder states that
-    the row holds; heard: those of them that are audio. Returns attention weights [heads, tokens, heard]
-    and logits [tokens, vocabulary], float32 on the CPU.
+    cache: one row; the pass fills it. encoder_len: valid encoder states of the row; audio_len: those
+    that hold audio. Returns weights [heads, tokens, audio_len] and logits [tokens, vocabulary], float32
+    on the CPU.
     """
     device = cache.self_keys.device
-    found: dict[int, Tensor] = {}
-    with _watched(decoder, {layer for layer, _ in heads}, encoder_len, found):
+    recorded: dict[int, Tensor] = {}
+    with _recorded_attention(decoder, {layer for layer, _ in heads}, audio_len, recorded):
         hidden, _ = decoder(
             torch.tensor([tokens], device=device),
             torch.zeros(1, dtype=torch.int64, device=device),
-            torch.tensor([states], device=device),
+            torch.tensor([encoder_len], device=device),
             cache,
             len(tokens),
-            states,
+            encoder_len,
         )
-    weights = torch.stack([found[layer][head] for layer, head in heads])
+    weights = torch.stack([recorded[layer][head] for layer, head in heads])
     return weights.float().cpu(), decoder.logits(hidden[0]).float().cpu()
 
 
 @contextmanager
-def _watched(
-    decoder: Decoder, layers: set[int], encoder_len: int, found: dict[int, Tensor]
+def _recorded_attention(
+    decoder: Decoder, layers: set[int], audio_len: int, recorded: dict[int, Tensor]
 ) -> Iterator[None]:
-    """While entered, these layers' attention [heads, tokens, heard] to the audio is kept in `found`."""
+    """While entered, write the cross-attention [heads, tokens, audio_len] of `layers` to `recorded`."""
 
-    def keep(layer: int, cross: torch.nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    def record(layer: int, cross: torch.nn.Module, inputs: tuple[Tensor, ...]) -> None:
         x, keys = inputs[0], inputs[1]
         assert isinstance(cross.q, torch.nn.Module)
         q = cross.q(x).view(*x.shape[:2], keys.shape[1], -1).transpose(1, 2)
         scores = q.float() @ keys.float().transpose(-1, -2) * q.shape[-1] ** -0.5
-        found[layer] = scores[0, ..., :encoder_len].softmax(-1)
+        recorded[layer] = scores[0, ..., :audio_len].softmax(-1)
 
     hooks = [
         decoder.layers[layer]
         .get_submodule("cross")
-        .register_forward_pre_hook(lambda cross, inputs, layer=layer: keep(layer, cross, inputs))
+        .register_forward_pre_hook(lambda cross, inputs, layer=layer: record(layer, cross, inputs))
         for layer in layers
     ]
     try:
@@ -139,9 +145,9 @@ def _watched(
 
 
 def token_starts(weights: Tensor) -> NDArray[np.int64]:
-    """The first encoder state of every token, and of the end behind the last: [tokens], ascending.
+    """The first encoder state of every token, the end of transcript included: [tokens], ascending.
 
-    weights: [heads, tokens, states], each row the attention with which a token is predicted.
+    weights: [heads, tokens, states]; row n is the attention that predicts token n.
     """
     deviation, mean = torch.std_mean(weights, dim=-2, keepdim=True, unbiased=False)
     sharpened = (weights - mean) / deviation.clamp(min=1e-6)
@@ -151,19 +157,19 @@ def token_starts(weights: Tensor) -> NDArray[np.int64]:
 
 
 def _median(weights: Tensor) -> Tensor:
-    """A running median over the last axis, its ends mirrored."""
-    half = MEDIAN // 2
+    """Median filter over the last axis; the ends are mirrored."""
+    half = MEDIAN_WIDTH // 2
     if weights.shape[-1] <= half:
         return weights
     padded = torch.nn.functional.pad(weights, (half, half), mode="reflect")
-    return padded.unfold(-1, MEDIAN, 1).median(-1).values
+    return padded.unfold(-1, MEDIAN_WIDTH, 1).median(-1).values
 
 
 def cheapest_path(cost: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Dynamic time warping: the monotonic path of least cost from the first corner to the last.
 
-    cost: [n, m], n and m at least 1. Returns row and column indices along the path, ascending. Of
-    equal steps the diagonal one is taken. Whole anti-diagonals are computed at once: n + m steps.
+    cost: [n, m], n and m at least 1. Returns row and column indices along the path, ascending; the
+    diagonal step wins ties. Whole anti-diagonals are computed at once, in n + m steps.
     """
     n, m = cost.shape
     total = np.full((n + 1, m + 1), np.inf)
@@ -187,10 +193,10 @@ def cheapest_path(cost: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray
 def split_words(
     tokens: Sequence[int], table: TokenTable, language: str
 ) -> list[tuple[str, int, int]]:
-    """Words as (text, first token, token behind the last); together they are the whole text.
+    """Words as (text, first token, token after the last); together they are the whole text.
 
-    A word begins with a space, or in languages without them with any whole character. Marks belong to
-    the word before them, opening ones to the word behind.
+    A word begins with a space; in languages without spaces every character is a word. Opening
+    punctuation belongs to the word after it, other punctuation to the word before it.
     """
     words: list[tuple[str, int, int]] = []
     start = 0
@@ -199,8 +205,8 @@ def split_words(
         if "\ufffd" in text and stop < len(tokens):
             continue  # in the middle of a character
         begins = text.startswith(" ") or language in UNSPACED
-        opens = bool(words) and _opens(words[-1][0])  # nothing but marks so far
-        if words and (opens or not begins or _closes(text)):
+        after_opening = bool(words) and _is_opening(words[-1][0])
+        if words and (after_opening or not begins or _is_closing(text)):
             text = words[-1][0] + text
             start_of_word = words.pop()[1]
         else:
@@ -210,31 +216,31 @@ def split_words(
     return words
 
 
-def _opens(text: str) -> bool:
-    """Whether it is nothing but marks that stand before a word."""
+def _is_opening(text: str) -> bool:
+    """Whether `text` is opening punctuation alone."""
     return all(unicodedata.category(c) in {"Ps", "Pi", "Zs"} or c in "\"'¿¡-" for c in text)
 
 
-def _closes(text: str) -> bool:
-    """Whether it is nothing but marks that stand behind a word."""
+def _is_closing(text: str) -> bool:
+    """Whether `text` is punctuation alone, and not opening."""
     marks = text.strip(" ")
-    return all(unicodedata.category(c)[0] == "P" for c in marks) and not _opens(text)
+    return all(unicodedata.category(c)[0] == "P" for c in marks) and not _is_opening(text)
 
 
-def sounding(audio: NDArray[np.float32]) -> NDArray[np.int64]:
-    """The encoder states of `audio`, [samples], that are in no pause, ascending; one at least.
+def non_silent_states(audio: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Indices of the encoder states of `audio`, [samples], outside pauses; ascending, at least one.
 
-    Under noise there are no pauses, and it is all of them.
+    Noisy audio has no pauses: all states count.
     """
     padded = np.pad(audio, (0, -len(audio) % SAMPLES_PER_STATE)).astype(np.float64)
     power = np.square(padded).reshape(-1, SAMPLES_PER_STATE).mean(1)
-    return np.flatnonzero(power >= np.quantile(power, LOUD) * 10 ** (-PAUSE_DB / 10))
+    return np.flatnonzero(power >= np.quantile(power, LOUD_QUANTILE) * 10 ** (-PAUSE_DB / 10))
 
 
 def timed_words(
     tokens: Sequence[int],
     starts: NDArray[np.int64],
-    sound: NDArray[np.int64],
+    states: NDArray[np.int64],
     probabilities: Sequence[float],
     table: TokenTable,
     language: str,
@@ -242,15 +248,15 @@ def timed_words(
 ) -> tuple[WordTiming, ...]:
     """Words with their times, which ascend and lie within `seconds`.
 
-    tokens: of the text alone. starts: [len(tokens) + 1], as `token_starts` gives them, counted in the
-    states `sound`.
+    tokens: of the text alone. states: as `non_silent_states` gives them. starts: [len(tokens) + 1], as
+    `token_starts` gives them: indices into `states`.
     """
     assert all(a <= b for a, b in pairwise(starts))
 
     def word(text: str, first: int, stop: int) -> WordTiming:
-        start = sound[starts[first]]
-        # Up to the last state before the next word, which may lie behind a pause.
-        end = sound[starts[stop] - 1] + 1 if starts[stop] > starts[first] else start
+        start = states[starts[first]]
+        # The last state before the next word, which may begin after a pause.
+        end = states[starts[stop] - 1] + 1 if starts[stop] > starts[first] else start
         return WordTiming(
             text=text.strip(),
             start=float(min(start * SECONDS_PER_STATE, seconds)),

@@ -1,15 +1,16 @@
 """Float32 matrix products for the CPU: plain, or oneDNN with weights packed once, whichever is faster.
 
-torch's own `linear` takes the vendor's BLAS, which on most machines falls far behind oneDNN when the
-weights are packed beforehand. Which one does is measured at start, shape by shape, and then settled:
-a layer never changes its kernel with the number of rows, whose results would round otherwise. Median ms, two cores of an AVX-512 machine, 512 → 2,048 with bias:
+torch's `linear` takes the vendor's BLAS, which on most machines is far slower than oneDNN with packed
+weights. `pack` measures both at start-up, shape by shape, and decides once: a layer whose kernel changed
+with the number of rows would round differently. Median ms, two cores of an AVX-512 machine, 512 → 2,048
+with bias:
 
     rows       1      5      9      33     1,500
     linear     0.056  0.242  0.293  0.828  30.0
     packed     0.069  0.075  0.107  0.299  12.5
 
-and 512 → 51,865 (the output head): 7.0, 20.1, 18.8, 35.7 against 2.4, 3.3, 4.2, 9.4 ms. A row's result
-depends on the rows beside it by rounding at most, as with `linear`.
+and 512 → 51,865 (the output head): 7.0, 20.1, 18.8, 35.7 against 2.4, 3.3, 4.2, 9.4 ms. Other rows
+change a row's result by rounding at most, as with `linear`.
 """
 
 from collections.abc import Callable
@@ -20,15 +21,15 @@ from torch import Tensor, nn
 
 from model.whisper.measure import least_seconds
 
-# What layers mostly see at once: the encoder, whose times grow in proportion, and the decoder.
+# Typical rows of a pass: of the encoder, whose times grow in proportion to them, and of the decoder.
 MANY_ROWS, FEW_ROWS = 256, 9
-_NEAR = 1.25  # times as slow as plain ones, packed products are taken still: most often it is noise
+_TOLERANCE = 1.25  # packed products may seem this much slower: the difference is mostly noise
 
 
 class PackedLinear(nn.Module):
-    """What a `torch.nn.Linear` computes, float32 on the CPU, with GELU behind it if so asked.
+    """`torch.nn.Linear` in float32 on the CPU, followed by GELU if `gelu`.
 
-    Takes the weights over: the original's memory is free once nobody else holds it.
+    It copies the weights: the original's memory is free once nothing else refers to it.
     """
 
     packed: Tensor
@@ -52,7 +53,7 @@ class PackedLinear(nn.Module):
 
 
 class LinearGelu(nn.Linear):
-    """A linear layer and the exact (erf) GELU behind it."""
+    """A linear layer followed by the exact (erf) GELU."""
 
     def forward(self, x: Tensor) -> Tensor:
         """[…, in] → […, out]."""
@@ -60,9 +61,9 @@ class LinearGelu(nn.Linear):
 
 
 def pack(module: nn.Module, *, rows: int) -> None:
-    """Take the faster of two kernels for each float32 linear layer below `module`: packed or plain.
+    """Choose the faster kernel, packed or plain, for each float32 linear layer below `module`.
 
-    rows: what the layers mostly see at once, MANY_ROWS or FEW_ROWS. Shapes are measured once each.
+    rows: typical rows of a pass, MANY_ROWS or FEW_ROWS. Each shape is measured once.
     """
     if not torch.backends.mkldnn.is_available():
         return
@@ -72,7 +73,7 @@ def pack(module: nn.Module, *, rows: int) -> None:
         packed = PackedLinear(linear, gelu=isinstance(linear, LinearGelu))
         shape = (*linear.weight.shape, isinstance(linear, LinearGelu))
         if shape not in chosen:
-            chosen[shape] = _packed_wins(linear, packed, rows)
+            chosen[shape] = _packed_is_faster(linear, packed, rows)
         return packed if chosen[shape] else linear
 
     replace_linears(module, faster)
@@ -81,7 +82,7 @@ def pack(module: nn.Module, *, rows: int) -> None:
 def replace_linears(
     module: nn.Module, make: Callable[[nn.Linear, nn.Module | None], nn.Module]
 ) -> None:
-    """Put `make(linear, the layer before it)` in the place of each linear layer below `module`."""
+    """Replace each linear layer below `module` by `make(linear, the layer before it)`."""
     before: nn.Module | None = None
     for name, child in list(module.named_children()):
         if isinstance(child, nn.Linear):
@@ -92,8 +93,8 @@ def replace_linears(
 
 
 @torch.inference_mode()
-def _packed_wins(linear: nn.Linear, packed: PackedLinear, rows: int) -> bool:
-    """Whether packing is worth while; near a tie it is, so that one machine always chooses alike."""
+def _packed_is_faster(linear: nn.Linear, packed: PackedLinear, rows: int) -> bool:
+    """Packed wins near-ties, so that one machine always chooses alike."""
     x = torch.zeros(rows, linear.in_features)
-    plain, ours = least_seconds([partial(layer, x) for layer in (linear, packed)])
-    return ours <= plain * _NEAR
+    plain_s, packed_s = least_seconds([partial(layer, x) for layer in (linear, packed)])
+    return packed_s <= plain_s * _TOLERANCE

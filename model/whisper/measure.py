@@ -1,4 +1,4 @@
-"""Wall times, for start-up choices and benchmarks: the one place here that reads a clock."""
+"""Wall times for start-up choices and benchmarks; the only file of model/ that reads a clock."""
 
 import statistics
 import time
@@ -11,10 +11,7 @@ T = TypeVar("T")
 
 
 def timed(work: Callable[[], T]) -> tuple[T, float]:
-    """What `work` returns, and the seconds that it took.
-
-    Work that a CUDA device has been given is waited for.
-    """
+    """The result of `work`, and the seconds that it took, those of a CUDA device included."""
     _synchronise()
     began = time.perf_counter()
     result = work()
@@ -23,14 +20,14 @@ def timed(work: Callable[[], T]) -> tuple[T, float]:
 
 
 def median_seconds(work: Callable[[], object], *, repeats: int = 5, warm_ups: int = 2) -> float:
-    """How long `work` takes: the median of `repeats` calls after `warm_ups` uncounted ones."""
+    """Median seconds of `repeats` calls of `work`, after `warm_ups` calls that do not count."""
     for _ in range(warm_ups):
         work()
     return statistics.median(timed(work)[1] for _ in range(repeats))
 
 
 def least_seconds(works: Sequence[Callable[[], object]], *, rounds: int = 7) -> list[float]:
-    """The least that each of `works` takes; they take turns, and a first round is not counted.
+    """Least seconds of each of `works`, called in turn; a first round does not count.
 
     For choices that must come out alike on a busy machine and on an idle one.
     """

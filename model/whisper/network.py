@@ -1,10 +1,9 @@
 """Whisper's encoder and decoder over static caches, with a mask by absolute position.
 
-Computes what `transformers.WhisperForConditionalGeneration` computes, but for many rows with
-lengths of their own: a pass takes any number of new tokens per row, each attends to the cached
-positions up to its own, and rolling back is forgetting positions. (Causal masks aligned to the
-top left, as in Whisper's own attention, cannot verify several tokens after a cached prefix.)
-This file knows no tokens, no requests and no checkpoint formats.
+It computes what `transformers.WhisperForConditionalGeneration` computes, for rows of different lengths:
+a pass takes any number of new tokens per row, each token attends to the cached positions up to its own,
+and a rollback is a shorter length. (A causal mask aligned to the top left, as in Whisper's own attention,
+cannot verify several tokens after a cached prefix.)
 """
 
 from dataclasses import dataclass
@@ -15,14 +14,14 @@ from torch.nn import functional
 from transformers import WhisperConfig
 
 from model.whisper.kernels import FEW_ROWS, MANY_ROWS, LinearGelu, pack
-from model.whisper.quantised import MIXED_IN, added, attend, quantise, write_keys
+from model.whisper.quantised import MIXED_IN, additive_mask, attend, quantise, write_keys
 
 _EPSILON = 1e-5  # of the layer norms
 
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """Keys and values of every slot, allocated once.
+    """Keys and values of every slot; static buffers.
 
     self_keys, self_values: [layers, slots, heads, positions, head width].
     cross_keys, cross_values: [layers, slots, heads, encoder states, head width].
@@ -43,9 +42,9 @@ class Cache:
         *,
         spare: int = 0,
     ) -> "Cache":
-        """Zeros for `slots` utterances, with `spare` positions behind the context of each.
+        """Zeros for `slots` utterances, each with `spare` positions after its context.
 
-        Raises torch.OutOfMemoryError where they do not fit.
+        Raises torch.OutOfMemoryError.
         """
         heads = config.decoder_attention_heads
         width = config.d_model // heads
@@ -55,7 +54,7 @@ class Cache:
             return torch.zeros(shape, device=device, dtype=dtype)
 
         def keys(positions: int) -> Tensor:
-            if dtype is MIXED_IN:  # as quantised attention wants them
+            if dtype is MIXED_IN:  # the layout that quantised attention needs
                 return zeros(width, positions).transpose(-1, -2)
             return zeros(positions, width)
 
@@ -64,7 +63,7 @@ class Cache:
 
     @staticmethod
     def bytes_for(config: WhisperConfig, slots: int, dtype: torch.dtype, layers: int) -> int:
-        """What a cache of so many layers takes, but for spare positions."""
+        """Bytes of a cache of `layers` layers without spare positions."""
         positions = config.max_target_positions + config.max_source_positions
         return int(2 * layers * slots * positions * config.d_model * dtype.itemsize)
 
@@ -94,7 +93,7 @@ class _Mixing(nn.Module):
     """What self-attention and cross-attention have in common."""
 
     mixed_in: torch.dtype | None = None
-    """What q, k and v are rounded to (quantised.py); None: nothing."""
+    """The dtype that q, k and v are rounded to (quantised.py); None: their own."""
 
     def mix(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """Attention [rows, heads, n, head width] → [rows, n, width]."""
@@ -151,7 +150,7 @@ class CrossAttention(_Mixing):
 
 
 class EncoderLayer(nn.Module):
-    """One pre-norm block without a mask: acoustic states all see each other."""
+    """One pre-norm block; its self-attention has no mask."""
 
     def __init__(self, config: WhisperConfig) -> None:
         super().__init__()
@@ -173,7 +172,7 @@ class EncoderLayer(nn.Module):
 class Encoder(nn.Module):
     """Log-mel to acoustic states."""
 
-    one_by_one = False  # whether rows are convolved alone: together some widths sum in other orders
+    one_by_one = False  # convolve each row alone: for some widths a batch sums in another order
 
     def __init__(self, config: WhisperConfig) -> None:
         super().__init__()
@@ -185,10 +184,7 @@ class Encoder(nn.Module):
         self.norm = nn.LayerNorm(width, eps=_EPSILON)
 
     def forward(self, mel: Tensor) -> Tensor:
-        """[rows, bins, 2 * states] → [rows, states, width].
-
-        Fewer states than 1,500 are a window shorter than Whisper's 30 s.
-        """
+        """[rows, bins, 2 * states] → [rows, states, width]; 1,500 states are Whisper's 30 s."""
         batches = torch.split(mel, 1) if self.one_by_one else (mel,)
         x = torch.cat([self._convolved(batch) for batch in batches]).transpose(1, 2)
         x = x + self.positions[: x.shape[1]]
@@ -203,7 +199,7 @@ class Encoder(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """The weights of one block; `Decoder.forward` runs it over its layer of the cache."""
+    """The weights of one block; `Decoder.forward` runs it."""
 
     def __init__(self, config: WhisperConfig) -> None:
         super().__init__()
@@ -218,7 +214,7 @@ class DecoderLayer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Tokens to hidden states, reading and writing a `Cache`."""
+    """Tokens to hidden states over a `Cache`."""
 
     def __init__(self, config: WhisperConfig) -> None:
         super().__init__()
@@ -241,23 +237,24 @@ class Decoder(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """One pass over `n` new tokens a row → normalised hidden states [rows, n, width].
 
-        Second, where `aux layers` names blocks: the residual streams behind them, [rows, n, aux layers * width].
+        The second result is the residual stream behind each block of `aux_layers`, [rows, n, aux layers *
+        width], or None without any.
 
-        tokens: [rows, n] int64. lengths: [rows] int64, cached positions before the first of them;
-        their own keys and values are written behind those. states: [rows] int64, valid encoder
-        states. cache: exactly these rows. reach, heard: how many cached positions and encoder
-        states attention looks at; static bounds, at least max(lengths) + n and max(states).
+        tokens: [rows, n] int64. lengths: [rows] int64, cached positions before the new tokens; the pass
+        writes the keys and values of the new tokens behind them. states: [rows] int64, valid encoder
+        states. cache: exactly these rows. kv_len, encoder_len: static bounds of attention to cached
+        positions and encoder states, at least max(lengths) + n and max(states).
         """
         positions = lengths[:, None] + torch.arange(tokens.shape[1], device=tokens.device)
         # A block may overshoot the context; what it writes there is never accepted.
-        known = positions.clamp(max=self.positions.shape[0] - 1)
-        x = self.embedding(tokens) + self.positions[known]
-        # [rows, 1, n, reach]: every token sees the absolute positions up to its own.
-        past = torch.arange(kv_len, device=tokens.device) <= positions[:, None, :, None]
-        # [rows, 1, 1, heard]
-        audible = torch.arange(encoder_len, device=tokens.device) < states[:, None, None, None]
+        clamped = positions.clamp(max=self.positions.shape[0] - 1)
+        x = self.embedding(tokens) + self.positions[clamped]
+        # [rows, 1, n, kv_len]: every token attends to the absolute positions up to its own.
+        self_mask = torch.arange(kv_len, device=tokens.device) <= positions[:, None, :, None]
+        # [rows, 1, 1, encoder_len]
+        cross_mask = torch.arange(encoder_len, device=tokens.device) < states[:, None, None, None]
         if cache.self_keys.dtype is MIXED_IN:
-            past, audible = added(past), added(audible)
+            self_mask, cross_mask = additive_mask(self_mask), additive_mask(cross_mask)
         rows = torch.arange(tokens.shape[0], device=tokens.device)[:, None]
         aux_hidden: list[Tensor] = []
         for index, layer in enumerate(self.layers):
@@ -267,13 +264,13 @@ class Decoder(nn.Module):
             keys[rows, :, positions] = k
             values[rows, :, positions] = v
             x = x + layer.attention.attend(
-                q.transpose(1, 2), keys[:, :, :kv_len], values[:, :, :kv_len], past
+                q.transpose(1, 2), keys[:, :, :kv_len], values[:, :, :kv_len], self_mask
             )
             x = x + layer.cross(
                 layer.cross_norm(x),
                 cache.cross_keys[index, :, :, :encoder_len],
                 cache.cross_values[index, :, :, :encoder_len],
-                audible,
+                cross_mask,
             )
             x = x + layer.mlp_out(layer.mlp_in(layer.mlp_norm(x)))
             if index in aux_layers:
@@ -286,7 +283,7 @@ class Decoder(nn.Module):
         return out
 
     def write_cross(self, states: Tensor, cache: Cache) -> None:
-        """Project encoder states [rows, m, width] into the front of these rows' cross cache."""
+        """Write the cross-attention keys and values of encoder states [rows, m, width] to `cache`."""
         for index, layer in enumerate(self.layers):
             assert isinstance(layer, DecoderLayer)
             k, v = layer.cross.project(states)
@@ -299,7 +296,7 @@ class Decoder(nn.Module):
 
 
 class Whisper(nn.Module):
-    """The frozen target. int8: whether it computes as quantised.py does."""
+    """The frozen target. int8: whether quantised.py computes it."""
 
     int8 = False
 
@@ -320,17 +317,17 @@ class Whisper(nn.Module):
         packed: bool = False,
         int8: bool = False,
     ) -> "Whisper":
-        """Build it on `device` without initialising twice; names must match exactly.
+        """Build it on `device` from weights whose names must match exactly.
 
-        The output head is the embedding. packed: take the CPU's faster products (kernels.py).
-        int8: be the int8 target (quantised.py), which is another target; float32 on the CPU only.
+        The output head is the embedding. packed: use the CPU's faster products (kernels.py). int8: build
+        the int8 target (quantised.py), which is another target; dtype float32 on the CPU only.
         """
         with torch.device("meta"):
             whisper = cls(config)
         placed = {key: value.to(device, dtype) for key, value in weights.items()}
         placed["decoder.head.weight"] = placed["decoder.embedding.weight"]
         whisper.load_state_dict(placed, assign=True)
-        del placed  # or the weights that packing replaces would stay
+        del placed  # packing replaces these weights; the dictionary would keep them alive
         if int8:
             whisper.quantise()
         elif packed:
@@ -340,11 +337,11 @@ class Whisper(nn.Module):
 
     @property
     def cache_dtype(self) -> torch.dtype:
-        """Of the keys and values that it reads and writes."""
+        """The dtype of the keys and values in its cache."""
         return MIXED_IN if self.int8 else self.decoder.positions.dtype
 
     def quantise(self) -> None:
-        """Become the int8 target: forget the float32 weights of every linear layer."""
+        """Become the int8 target; the float32 weights of every linear layer are dropped."""
         quantise(self)
         for module in self.modules():
             if isinstance(module, _Mixing):

@@ -1,9 +1,9 @@
 """The int8 target's computations on the CPU: row-scaled products, attention in bfloat16.
 
-A row's result does not depend on the rows beside it, to the last bit: each input row has a scale of
-its own, products add up integers, and attention is computed in shapes whose sums have one order. What
-rounds here rounds by steps of a scale, so that closeness would not do: the least difference before a
-step can be a whole one behind it, and decoding many tokens at once would not be decoding them in turn.
+A row's result is the same, to the last bit, whatever other rows are in the batch: each input row has its
+own scale, products sum integers, and attention runs in shapes that sum in one order. Closeness would not
+do: rounding to steps of a scale can turn the least difference into a whole step, and then verifying many
+tokens in one pass would not equal decoding them one by one.
 
 Weights are int8 with a scale for each output channel, inputs uint8 (signed ones have no fast kernel).
 Median ms of base's encoder, 1,500 rows, one thread of an AVX-512 machine with VNNI and BF16:
@@ -13,8 +13,8 @@ Median ms of base's encoder, 1,500 rows, one thread of an AVX-512 machine with V
     bfloat16          4.6          1.5             6.7               6.3         19.7
     int8              2.4          0.8             3.7               3.2
 
-and rounding the inputs takes 0.3 ms for 512 columns, 1.3 ms for 2,048. float32's attention is torch's own;
-bfloat16's goes head by head: torch's own takes 51 ms there, too.
+Rounding the inputs adds 0.3 ms for 512 columns, 1.3 ms for 2,048. Float32 attention is torch's own;
+bfloat16 attention goes head by head, where torch's own takes 51 ms.
 """
 
 from typing import Literal
@@ -27,21 +27,21 @@ from model.whisper.kernels import LinearGelu, replace_linears
 Precision = Literal["float32", "int8"]
 
 MIXED_IN = torch.bfloat16
-"""What queries, keys and values are rounded to."""
+"""The dtype of queries, keys and values."""
 
-_CHUNK = 256  # rows that pass by pass stay near the core, in memory that is reused
-_TILE = 16  # queries whose products sum alike, whatever their number; more of them go by tiles
+_CHUNK = 256  # rows of a product that stay in the core's cache
+_TILE = 16  # up to so many queries sum in one order; more are split into tiles
 _LEAST_WEIGHT = 1e-12  # so that a channel of zeros has a scale
-# Steps on either side of zero; and where the input is a GELU's, whose values lie above _GELU_FLOOR, most
-# of the 255 above it. The least maximum of a row is the one whose steps below zero reach the floor.
+# Signed inputs have as many steps on either side of zero. A GELU's outputs lie above -_GELU_FLOOR and have
+# most of the 255 steps above zero; the least maximum of a row is that whose steps below zero reach the floor.
 _SIGNED, _MIDDLE, _LEAST_SIGNED = 127, 128, 1e-12
 _GELU_FLOOR, _GELU_ZERO, _GELU_SPAN = 0.17, 32, 223
 _LEAST_GELU = _GELU_FLOOR * _GELU_SPAN / _GELU_ZERO
 
 
 def missing_instructions() -> list[str]:
-    """The instructions that int8 lives by and this CPU lacks."""
-    # torch's own questions, to which there are no public names.
+    """Instruction sets that the int8 target needs and this CPU lacks."""
+    # torch has no public names for these.
     known = {
         "AVX-512 VNNI": torch.cpu._is_vnni_supported,  # noqa: SLF001
         "AVX-512 BF16": torch.cpu._is_avx512_bf16_supported,  # noqa: SLF001
@@ -50,9 +50,9 @@ def missing_instructions() -> list[str]:
 
 
 class QuantisedLinear(nn.Module):
-    """A `torch.nn.Linear` with int8 weights, and GELU behind it if it is a `LinearGelu`.
+    """A `torch.nn.Linear`, or a `LinearGelu`, with int8 weights; float32 in and out.
 
-    behind_gelu: the input is a GELU's. Float32 in and out; what is not finite stays so.
+    behind_gelu: the input is a GELU's output. Values that are not finite stay so.
     """
 
     packed: Tensor
@@ -76,12 +76,12 @@ class QuantisedLinear(nn.Module):
         out, width = weight.shape
         bias = dict(linear.named_parameters()).get("bias")
         buffers = {
-            # Few rows decide: the encoder's many cost the same with this packing.
+            # Packed for few rows; many rows cost the same with this packing.
             "packed": torch.ops.onednn.qlinear_prepack(steps, [1, width]),
             "scales": scales / self._span,
             "zeros": torch.zeros(out, dtype=torch.int64),
             "bias": torch.zeros(out) if bias is None else bias.detach().float(),
-            # Conversion to integers cuts off; half a step more makes it round.
+            # Conversion to integers truncates; half a step more makes it round.
             "shift": torch.full((width,), self._zero + 0.5),
         }
         for name, tensor in buffers.items():
@@ -102,7 +102,7 @@ class QuantisedLinear(nn.Module):
         most = (rows.abs() if self.signed else rows).amax(-1, keepdim=True)
         most = most.clamp_min_(self._least)
         steps = torch.addcmul(self.shift, rows, self._span / most).to(torch.uint8)
-        # The operator that torch's own compiler emits; a public name for it does not exist.
+        # The operator that torch's compiler emits; it has no public name.
         sums = torch.ops.onednn.qlinear_pointwise(
             steps,
             1.0,
@@ -133,9 +133,8 @@ def quantise(module: nn.Module) -> None:
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
     """Attention in bfloat16: q [rows, heads, n, width], k, v [rows, heads, m, width] → as q.
 
-    mask: added to the scores, as `added` makes it; None: everything is seen. For speed keys lie in
-    memory position by position (see `write_keys`). A query's result depends on m, but not on n nor
-    on other rows.
+    mask: as `additive_mask` makes it; None: no mask. For speed, keys lie in memory position by position
+    (see `write_keys`). A query's result depends on m, but neither on n nor on other rows.
     """
     q = q * q.shape[-1] ** -0.5
     if mask is None:
@@ -144,25 +143,25 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         return _attend_few(q, k, v, mask)
     masks = mask.expand(-1, -1, q.shape[2], -1)
     parts = zip(torch.split(q, _TILE, 2), torch.split(masks, _TILE, 2), strict=True)
-    return torch.cat([_attend_few(part, k, v, seen) for part, seen in parts], 2)
+    return torch.cat([_attend_few(part, k, v, part_mask) for part, part_mask in parts], 2)
 
 
-def added(mask: Tensor) -> Tensor:
-    """A mask (True = seen) as `attend` takes it: 0 and minus infinity."""
+def additive_mask(mask: Tensor) -> Tensor:
+    """A boolean mask (True: attend) as `attend` takes it: 0 and minus infinity."""
     return torch.zeros(mask.shape, dtype=MIXED_IN).masked_fill_(~mask, -torch.inf)
 
 
 def write_keys(target: Tensor, keys: Tensor) -> None:
-    """Copy [rows, heads, m, width] into a cache that lies as [rows, heads, width, m]."""
+    """Copy keys [rows, heads, m, width] into a cache whose memory layout is [rows, heads, width, m]."""
     for row in range(keys.shape[0]):
         for head in range(keys.shape[1]):
-            # torch turns whole matrices in blocks, eight times as fast as it copies otherwise.
+            # torch transposes whole matrices in blocks, eight times as fast as it copies otherwise.
             target[row, head].t().copy_(keys[row, head].to(MIXED_IN).contiguous().t())
 
 
 def _attend_few(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
     alone = q.shape[2] == 1
-    if alone:  # a product with one row would take another kernel, which sums in another order
+    if alone:  # one row would take another kernel, which sums in another order
         q = q.expand(-1, -1, 2, -1)
     scores = torch.matmul(q, k.transpose(-1, -2)).add_(mask)
     mixed = torch.matmul(scores.softmax(-1), v)
@@ -170,7 +169,7 @@ def _attend_few(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
 
 
 def _attend_by_heads(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Head by head, so that scores of 1,500 by 1,500 stay near the core."""
+    """Head by head, so that scores of 1,500 by 1,500 stay in the core's cache."""
     mixed = torch.empty_like(q)
     for row in range(q.shape[0]):
         for head in range(q.shape[1]):

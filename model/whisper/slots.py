@@ -1,7 +1,4 @@
-"""What the device knows of the rows: static buffers by slot, allocated once and changed in place.
-
-Nothing is computed here; what is written follows from the arguments alone.
-"""
+"""Slots: the static buffers of all sequences on the device, allocated once and changed in place."""
 
 from dataclasses import dataclass
 
@@ -13,11 +10,11 @@ from model.whisper.network import Cache, Whisper
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """The device's side of the rows, by slot; allocated once.
+    """State of every sequence, by slot.
 
-    lengths: cached positions. states: encoder states to hear; spoken: how many of those a drafter
-    hears. anchors: the newest emitted token. emitted: tokens of the transcript so far, of which
-    `forced` were given and not chosen. All int64 [slots], as are seeds; temperatures are float32.
+    lengths: cached positions. states: valid encoder states; audio_len: those that a drafter attends to.
+    anchors: the newest emitted token. emitted: tokens of the transcript so far, the `forced` ones of a
+    given prefix included. All int64 [slots], as are seeds; temperatures are float32 [slots].
     """
 
     cache: Cache
@@ -32,13 +29,13 @@ class Slots:
 
     @classmethod
     def allocate(cls, whisper: Whisper, slots: int, block: int) -> "Slots":
-        """Room for `slots` utterances, and behind each context for a block that overshoots it."""
+        """Buffers for `slots` sequences; each context has room for a `block` that overshoots it."""
         device = whisper.decoder.positions.device
 
         def integers(value: int = 0) -> Tensor:
             return torch.full((slots,), value, dtype=torch.int64, device=device)
 
-        # Something is heard in every slot: attention to nothing is not a number, and would stay.
+        # One state, not none: attention over nothing is NaN, and NaN would stay in the caches.
         return cls(
             Cache.allocate(whisper.config, slots, device, whisper.cache_dtype, spare=block + 1),
             integers(),
@@ -56,7 +53,7 @@ class Slots:
         self.cache.rows(first, last).clear()
 
     def move(self, source: int, target: int, positions: int, states: int) -> None:
-        """Copy slot `source`, of which so much is in use, over slot `target`."""
+        """Copy slot `source`, `positions` and `states` of its caches, over slot `target`."""
         self.cache.move(source, target, positions, states)
         for tensor in (
             self.lengths,
@@ -73,7 +70,7 @@ class Slots:
     def reset(
         self, first: int, audio_len: list[int], seeds: list[int], temperatures: list[float]
     ) -> None:
-        """Begin transcripts in the slots from `first` on."""
+        """Begin sequences in the slots from `first` on."""
         last = first + len(seeds)
         self.audio_len[first:last] = torch.tensor(audio_len, dtype=torch.int64)
         self.lengths[first:last] = 0
@@ -82,7 +79,7 @@ class Slots:
         self.temperatures[first:last] = torch.tensor(temperatures)
 
     def begin(self, first: int, forced: list[int]) -> None:
-        """So many tokens of the transcripts in the slots from `first` on are given."""
+        """Set how many tokens of each transcript are given, in the slots from `first` on."""
         last = first + len(forced)
         self.forced[first:last] = torch.tensor(forced, dtype=torch.int64)
         self.emitted[first:last] = self.forced[first:last]
@@ -90,7 +87,7 @@ class Slots:
     def rewind(
         self, slot: int, prompt_tokens: int, anchor: int, seed: int, temperature: float
     ) -> None:
-        """Begin the transcript in `slot` anew, behind `opening` tokens whose last is the anchor."""
+        """Restart the transcript in `slot` after `prompt_tokens` tokens; the last of them is `anchor`."""
         self.lengths[slot] = prompt_tokens - 1
         self.anchors[slot] = anchor
         self.emitted[slot] = self.forced[slot]

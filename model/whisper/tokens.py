@@ -1,7 +1,7 @@
-"""Whisper's tokens: text to ids and back, prompts, and the rules of what may be emitted.
+"""Whisper's tokens: text to ids and back, prompts, and the token rules.
 
-Ids come from the checkpoint's own tokenizer, by content; nothing here assumes a vocabulary size.
-Rules are static tensors: biases of 0 or -inf that are added to logits.
+Ids come from the checkpoint's tokenizer, by content. Token rules are static tensors: biases of 0 or -inf
+that are added to logits.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ class TokenTable:
 
     languages: code → token id; empty for English-only checkpoints.
     no_speech: the id whose probability after `sot` is Whisper's no-speech probability.
-    suppressed: ids never emitted. suppressed_first: ids that may not open a transcript.
+    suppressed: ids never emitted. suppressed_first: ids that are never the first of a transcript.
     """
 
     tokenizer: Tokenizer
@@ -48,8 +48,8 @@ class TokenTable:
     ) -> "TokenTable":
         """Read tokenizer.json (or vocab.json and merges.txt) of a checkpoint's directory.
 
-        suppressed, suppressed_first: the checkpoint's own lists of ids; None where it has none:
-        then Whisper's defaults, as transformers states them. Raises ValueError.
+        suppressed, suppressed_first: the checkpoint's lists of ids; None for Whisper's defaults, as
+        transformers states them. Raises ValueError.
         """
         tokenizer = _read_tokenizer(directory)
 
@@ -88,23 +88,23 @@ class TokenTable:
 
     @property
     def codes(self) -> frozenset[str]:
-        """The languages that the checkpoint knows: English alone where it has no tokens for them."""
+        """The languages that the checkpoint knows; English alone without language tokens."""
         return frozenset(self.languages) or frozenset({"en"})
 
     def encode(self, text: str) -> list[int]:
-        """Ids of plain text; what looks like a special token in it is spelled out, not obeyed."""
+        """Ids of plain text; a special token's spelling in it is taken as text."""
         pieces = text.replace("<|", "< |")
         return list(self.tokenizer.encode(pieces, add_special_tokens=False).ids)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text of ids; special tokens and timestamps leave no trace."""
+        """Text of ids; special tokens and timestamps are skipped."""
         return self.tokenizer.decode([number for number in ids if number < self.eot])
 
     def prompt_tokens(self, context: Sequence[int], language: str | None, task: str) -> list[int]:
-        """The tokens that stand before a transcript without timestamps.
+        """The tokens before a transcript without timestamps.
 
-        context: ids of what came before, already cut to the checkpoint's limit.
-        language, task: left out for English-only checkpoints, as Whisper was trained.
+        context: ids of the text before, cut to the checkpoint's limit. language, task: ignored by
+        English-only checkpoints, as Whisper was trained.
         """
         before = [self.sot_previous, *context] if context else []
         if not self.languages:
@@ -114,10 +114,10 @@ class TokenTable:
         return [*before, self.sot, self.languages[language], kind, self.no_timestamps]
 
     def continuing(self) -> Tensor:
-        """[vocabulary] float32: -inf on tokens that would make the word before them another one.
+        """[vocabulary] float32: -inf on tokens that continue the word before them.
 
-        Letters and digits without a space before them, and an apostrophe with such behind it, of the
-        alphabets that write words apart (Latin, Greek, Cyrillic); elsewhere a character is a word.
+        They begin with a letter or digit, or with an apostrophe and one, of the alphabets that separate
+        words by spaces (Latin, Greek, Cyrillic); elsewhere every character is a word.
         """
         bias = torch.zeros(self.vocabulary)
         texts = self.tokenizer.decode_batch([[number] for number in range(self.eot)])
@@ -128,7 +128,7 @@ class TokenTable:
         return bias
 
     def bias(self, *, first: bool) -> Tensor:
-        """[vocabulary] float32: -inf on what may not be emitted (`first`: as the first token)."""
+        """[vocabulary] float32: -inf on suppressed tokens (`first`: on those of the first token, too)."""
         banned = self.suppressed + (self.suppressed_first if first else ())
         bias = torch.zeros(self.vocabulary)
         bias[list(banned)] = -torch.inf

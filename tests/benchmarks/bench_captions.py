@@ -86,18 +86,18 @@ async def nonspeech(args: argparse.Namespace) -> dict[str, Any]:
     async with daemon(args.model) as running:
         for language in ("en", None):
             # Every clip is decoded, whatever is in it: two at once are as many as two cores take.
-            for kind, audios, seats in (("whole", found, BESIDE), ("clips", clips, 2)):
-                results = await beside(running, audios.values(), language, seats)
+            for kind, audios, sessions in (("whole", found, BESIDE), ("clips", clips, 2)):
+                results = await beside(running, audios.values(), language, sessions)
                 takes = dict(zip(audios, results, strict=True))
                 figures[f"{kind}, language {language or 'detected'}"] = invented(takes)
     return figures
 
 
 async def beside(
-    running: Running, audios: Iterable[NDArray[np.float32]], language: str | None, seats: int
+    running: Running, audios: Iterable[NDArray[np.float32]], language: str | None, sessions: int
 ) -> list[Take]:
     """Each streamed live, so many at once."""
-    free = asyncio.Semaphore(seats)
+    free = asyncio.Semaphore(sessions)
 
     async def one(audio: NDArray[np.float32]) -> Take:
         async with free:

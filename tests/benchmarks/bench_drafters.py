@@ -1,27 +1,26 @@
-"""The papers' experiments in shape: what makes a drafter good, one change at a time.
+"""Ablations of drafters, after the papers' experiments: one change at a time.
 
     python -m tests.benchmarks.bench_drafters --cache REAL SYNTHETIC … --work FOLDER [--steps 400] [--only NAME …]
 
-Every variant is trained with the same seed, steps and data, and measured by the walk of greedy
-decoding on recordings that no training heard: of the speakers that the first cache holds out,
-LibriSpeech test-other, and a spread of the other English test recordings of up to 30 s. The first
-cache holds the real speech, the others the synthetic; FOLDER is for one model. What is finished is
-not done again, unless `--again` wants what is trained to be measured anew; results go into
-docs/drafters.json as they come, by model, and into docs/drafters.md.
+Every variant is trained with the same seed, steps and data, and evaluated by the walk of greedy decoding on
+recordings outside the training data: of the first cache's held-out speakers, LibriSpeech test-other, and
+a selection of the other English test recordings of up to 30 s. The first cache has real speech, the others
+synthetic; FOLDER is for one model. Finished variants are skipped; `--again` evaluates them anew. Results go
+to docs/drafters.json as they come, by model, and to docs/drafters.md.
 """
 
 import argparse
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from model.checkpoints.load import Checkpoint, load
-from model.drafting.drafter_files import load_drafter
+from model.drafting.drafter_files import load_drafter, stored_fields
 from model.engine.engine import BLOCK
 from model.training.data import cache
 from model.training.data.cache import Entry
@@ -29,7 +28,7 @@ from model.training.data.corpus import Passage, Recording, find
 from model.training.data.distil import distil
 from model.training.data.files import replace_text
 from model.training.data.trajectories import TrajectorySplits
-from model.training.evaluate import judge
+from model.training.evaluate import evaluate
 from model.training.recipe import Recipe, aux_layers_for, last_layers, speech_aux_layers
 from model.training.score import Score
 from model.training.trainer import Trainer
@@ -39,8 +38,9 @@ RESULTS = Path(__file__).resolve().parent.parent.parent / "docs" / "drafters.jso
 HEAD = """# What makes a drafter good
 
 One change at a time, with the same seed and the same audio; by `python -m tests.benchmarks.bench_drafters`. Drafters learn from
-4 passages with 16 anchors a step. They tap the blocks in front of those that their layers begin as, beside five that
-are spread over the decoder (a Speech-Draft three alone), so that other layers may mean other aux layers, too.
+4 passages with 16 anchors a step. Their auxiliary layers are the blocks in front of those that their layers are copies
+of, and five that are spread over the decoder (a Speech-Draft has three alone): other layers may mean other auxiliary
+layers, too.
 
 τ: tokens a round, on at most 64 passages of speakers held out from training, the same ones for every variant; on
 LibriSpeech test-other; and on a spread of other English test recordings. It counts the rounds after the prefill.
@@ -49,10 +49,10 @@ Minutes are of training, where one run did all of it; with `--threads 1`, the de
 READER = """
 ## The reader, which was deleted
 
-A reader was a small network with a CTC head that read the whole utterance from the encoder's states at its start; the
-prefill verified its text. It was deleted because it won no time: where greedy decoding is 1.00, at batches of 1, 4 and
-8 the reader was at 1.19, 1.01 and 0.97, the drafter at 1.19, 1.10 and 1.08, and both at 1.15, 1.02 and 0.96
-([bench.md](bench.md)). Nor did it with a text to reuse ([reuse.json](reuse.json)).
+A reader was a small network with a CTC head that transcribed the whole utterance from the encoder's states; the prefill
+verified its text. It was deleted because it won no time: with greedy decoding at 1.00, the reader was at 1.19, 1.01 and
+0.97 at batches of 1, 4 and 8, the drafter at 1.19, 1.10 and 1.08, and both at 1.15, 1.02 and 0.96, by
+`captiond bench engines`. Nor did it win time with a previous text to reuse ([reuse.json](reuse.json)).
 
 For base it was trained for 2,000 steps of 8 passages: 55 minutes of one core; 10.0 million weights, 10,258 tokens, 10.2
 MB. Tokens for each pass of the model, by the walk, the prefill counted:
@@ -62,7 +62,7 @@ MB. Tokens for each pass of the model, by the walk, the prefill counted:
 | LibriSpeech test-other (70 files) | 2.89 | 2.35 | 3.28 |
 | other English recordings (56 files) | 2.53 | 2.12 | 2.83 |
 
-On speakers held out the reader had 3.37. Together they needed the fewest passes, but a reading cost as much as two
+On speakers held out the reader had 3.37. Both together needed the fewest passes, but a pass of the reader cost two
 thirds of a round (12 ms for 8 s of speech).
 """
 TABLE = """
@@ -73,17 +73,17 @@ TABLE = """
 | variant | hours | τ held out | τ test-other | α test-other | τ others | accepted by position (test-other) | MB | minutes |
 |---|---|---|---|---|---|---|---|---|"""
 HARD = "librispeech_testother"
-OTHERS = 7  # of the other recordings one in so many
+OTHERS = 7  # one of so many other recordings
 HELD_OUT = 64  # passages
 CPU = torch.device("cpu")
 
-CacheMetadata = dict[str, Any]  # of a variant
-Results = dict[str, dict[str, CacheMetadata]]  # by model, then by variant
+Figures = dict[str, Any]  # of a variant
+Results = dict[str, dict[str, Figures]]  # by model, then by variant
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """What is measured on. aux layers: the blocks that its features are of."""
+class EvaluationSet:
+    """Trajectories to evaluate on. aux_layers: the blocks of their features."""
 
     entries: Sequence[Entry]
     aux_layers: tuple[int, ...]
@@ -92,7 +92,7 @@ class Heard:
 def variants(
     checkpoint: Checkpoint, caches: list[Path], steps: int
 ) -> dict[str, tuple[Recipe, list[Path]]]:
-    """By name: how to train each, and on what."""
+    """Recipe and caches of each variant, by name."""
     config = checkpoint.config
     blocks = int(config.decoder_layers)
 
@@ -132,8 +132,8 @@ def variants(
     return chosen
 
 
-def heard_in_tests(checkpoint: Checkpoint, folder: Path) -> dict[str, Heard]:
-    """The recordings to measure on, each recording alone."""
+def evaluation_sets(checkpoint: Checkpoint, folder: Path) -> dict[str, EvaluationSet]:
+    """The test recordings, each a passage of its own."""
     found = find([MANIFEST], use="test")
     sets: dict[str, list[Recording]] = {"test-other": [], "others": []}
     for recording in found:
@@ -142,21 +142,21 @@ def heard_in_tests(checkpoint: Checkpoint, folder: Path) -> dict[str, Heard]:
     for name, recordings in sets.items():
         distil(checkpoint, [Passage((one,)) for one in recordings], folder / name, device=CPU)
     return {
-        name: Heard(
+        name: EvaluationSet(
             list(cache.entries(folder / name)), cache.read_metadata(folder / name).aux_layers
         )
         for name in sets
     }
 
 
-def held_out(real: Path, recipe: Recipe) -> Heard:
-    """A spread of what the speakers say whom that cache keeps out of every training."""
+def held_out(real: Path, recipe: Recipe) -> EvaluationSet:
+    """A selection of the trajectories of that cache's held-out speakers."""
     splits = TrajectorySplits([real], replace(recipe, validation=HELD_OUT))
-    return Heard(splits.validation, splits.metadata.aux_layers)
+    return EvaluationSet(splits.validation, splits.metadata.aux_layers)
 
 
-def facts_of(score: Score) -> CacheMetadata:
-    """Figures of one walk."""
+def figures_of(score: Score) -> Figures:
+    """A score as plain JSON."""
     return {
         "rounds": score.rounds,
         "tokens": score.tokens,
@@ -166,20 +166,20 @@ def facts_of(score: Score) -> CacheMetadata:
     }
 
 
-def measure(checkpoint: Checkpoint, file: Path, audio: dict[str, Heard]) -> CacheMetadata:
-    """A trained network on every set."""
+def measure(checkpoint: Checkpoint, file: Path, sets: dict[str, EvaluationSet]) -> Figures:
+    """A trained network's scores on every set."""
     network = load_drafter(file, checkpoint).network
     return {
-        name: facts_of(
-            judge(
+        name: figures_of(
+            evaluate(
                 checkpoint,
                 network,
-                map(cache.read, encoder_len.entries),
-                kept=encoder_len.aux_layers,
+                map(cache.read, chosen.entries),
+                kept=chosen.aux_layers,
                 device=CPU,
             )
         )
-        for name, encoder_len in audio.items()
+        for name, chosen in sets.items()
     }
 
 
@@ -188,10 +188,10 @@ def examine(
     recipe: Recipe,
     caches: Sequence[Path],
     folder: Path,
-    audio: dict[str, Heard],
-    known: CacheMetadata,
-) -> CacheMetadata:
-    """Train a variant, or go on with it, and measure it. known: what an earlier run found out."""
+    sets: dict[str, EvaluationSet],
+    known: Figures,
+) -> Figures:
+    """Train a variant, or resume it, and evaluate it. known: an earlier run's figures."""
     whole = not (folder / "checkpoint.pt").exists()
     trainer = Trainer(checkpoint, caches, recipe, folder)
     began = time.monotonic()
@@ -199,17 +199,17 @@ def examine(
     seconds = round(time.monotonic() - began)
     best = folder / "best.safetensors"
     return {
-        "recipe": asdict(recipe),
+        "recipe": stored_fields(recipe),
         "hours": hours(trainer.splits),
-        # Of a run that was stopped nobody knows them.
+        # The seconds of a stopped run are not known.
         "seconds": seconds if whole else known.get("seconds"),
-        **measure(checkpoint, best, audio),
+        **measure(checkpoint, best, sets),
         "megabytes": round(best.stat().st_size / 1e6, 1),
     }
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Train and measure what is not yet in the results."""
+    """Train and evaluate the variants that are not in the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="base")
     parser.add_argument("--cache", nargs="+", type=Path, required=True)
@@ -217,33 +217,33 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--only", nargs="+", help="variants, by name (default: all)")
-    parser.add_argument("--again", action="store_true", help="measure what is finished anew")
+    parser.add_argument("--again", action="store_true", help="evaluate finished variants anew")
     args = parser.parse_args(argv)
     torch.set_num_threads(args.threads)
     checkpoint = load(args.model)
     wanted = variants(checkpoint, args.cache, args.steps)
-    audio = {"held out": held_out(args.cache[0], wanted["plain"][0])}
-    audio |= heard_in_tests(checkpoint, args.work / "heard")
+    sets = {"held out": held_out(args.cache[0], wanted["plain"][0])}
+    sets |= evaluation_sets(checkpoint, args.work / "evaluation")
     results = read_results(RESULTS)
     found = results.setdefault(checkpoint.name.rpartition("/")[2], {})
     for name, (recipe, caches) in wanted.items():
         known = found.get(name, {})
-        same = known.get("recipe") == json.loads(json.dumps(asdict(recipe)))
+        same = known.get("recipe") == json.loads(json.dumps(stored_fields(recipe)))
         if (args.only and name not in args.only) or (same and not args.again):
             continue
         folder = args.work / name.replace(" ", "-")
-        found[name] = examine(checkpoint, recipe, caches, folder, audio, known if same else {})
+        found[name] = examine(checkpoint, recipe, caches, folder, sets, known if same else {})
         replace_text(RESULTS, json.dumps(results, indent=1) + "\n")
         print(name, json.dumps(found[name]["test-other"]), flush=True)
     replace_text(RESULTS.with_suffix(".md"), page(results))
 
 
 def read_results(path: Path) -> Results:
-    """What is known. The first files named no model: they are of base."""
+    """The results so far. The oldest files have no model: they are of base."""
     if not path.exists():
         return {}
     found = json.loads(path.read_text(encoding="utf-8"))
-    return {"base": found} if any("recipe" in facts for facts in found.values()) else found
+    return {"base": found} if any("recipe" in figures for figures in found.values()) else found
 
 
 def page(results: Results) -> str:
@@ -252,25 +252,25 @@ def page(results: Results) -> str:
     for model, found in results.items():
         if not found:
             continue
-        steps = sorted({facts["recipe"]["steps"] for facts in found.values()})
+        steps = sorted({figures["recipe"]["steps"] for figures in found.values()})
         lines.append(TABLE.format(model=model, steps=" or ".join(map(str, steps))))
-        lines += [_row(name, facts) for name, facts in found.items()]
+        lines += [_row(name, figures) for name, figures in found.items()]
     return "\n".join(lines) + "\n" + READER
 
 
-def _row(name: str, facts: CacheMetadata) -> str:
-    hard = facts["test-other"]
+def _row(name: str, figures: Figures) -> str:
+    hard = figures["test-other"]
     shares = " ".join(f"{share:.2f}".removeprefix("0") for share in hard["acceptance"])
-    minutes = "–" if facts["seconds"] is None else f"{facts['seconds'] / 60:.1f}"  # noqa: RUF001
+    minutes = "–" if figures["seconds"] is None else f"{figures['seconds'] / 60:.1f}"  # noqa: RUF001
     return (
-        f"| {name} | {facts['hours']} | {facts['held out']['tau']:.2f} | {hard['tau']:.2f} | "
-        f"{hard['alpha']:.1%} | {facts['others']['tau']:.2f} | {shares} | {facts['megabytes']} | "
+        f"| {name} | {figures['hours']} | {figures['held out']['tau']:.2f} | {hard['tau']:.2f} | "
+        f"{hard['alpha']:.1%} | {figures['others']['tau']:.2f} | {shares} | {figures['megabytes']} | "
         f"{minutes} |"
     )
 
 
 def hours(splits: TrajectorySplits) -> float:
-    """Of audio that is trained on."""
+    """Hours of training audio."""
     return round(sum(entry.seconds for entry in splits.training) / 3600, 2)
 
 

@@ -5,9 +5,9 @@
 tokens: every proposer, block and batch size, in random order of arrival, against plain decoding of
 the same recordings one at a time; counts mismatching tokens. sampling: the first three tokens of one
 utterance, drawn speculatively from a drafter's distribution and drawn plainly, compared by a
-chi-square test. bundled: the networks that are installed along, on LibriSpeech test-other and on a share of
-the other recordings, eight at a time, against plain decoding; the prefill is a pass, but no round.
-Each section replaces its part of docs/exactness.json.
+chi-square test. bundled: the installed drafter, on LibriSpeech test-other and on a selection of the other
+recordings, eight at a time, against plain decoding; the prefill is a pass, but no round. Each section
+replaces its part of docs/exactness.json.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from model.checkpoints.load import load
-from model.drafting.drafter_files import Trained, bundled, load_drafter
+from model.drafting.drafter_files import TrainedDrafter, bundled, load_drafter
 from model.drafting.interface import Proposer
 from model.drafting.previous_text import PreviousText
 from model.engine.engine import Engine
@@ -41,7 +41,7 @@ FIRST = 3  # tokens of each draw
 
 
 def tokens(model: str, precision: Precision, files: int) -> dict[str, Any]:
-    """Mismatching tokens over every combination."""
+    """Mismatching tokens over all combinations."""
     checkpoint = load(model)
     every = [one for one in recordings(language="en") if one.seconds <= 30]
     chosen = every[:: max(len(every) // files, 1)][:files]
@@ -90,7 +90,7 @@ def tokens(model: str, precision: Precision, files: int) -> dict[str, Any]:
 
 
 class Chain:
-    """The target's law of the next token after each beginning of one utterance, cached."""
+    """The target's distribution of the next token after each prefix of one utterance, cached."""
 
     def __init__(
         self, model: str, precision: Precision, audio: np.ndarray[Any, np.dtype[np.float32]]
@@ -104,11 +104,11 @@ class Chain:
         self._known: dict[tuple[int, ...], torch.Tensor] = {}
 
     @torch.inference_mode()
-    def logits(self, said: tuple[int, ...]) -> torch.Tensor:
+    def logits(self, prefix: tuple[int, ...]) -> torch.Tensor:
         """[vocabulary], with the token rules applied."""
-        if said not in self._known:
+        if prefix not in self._known:
             runner = self._engine.runner
-            text = torch.tensor([[*self._prompt_tokens, *said]])
+            text = torch.tensor([[*self._prompt_tokens, *prefix]])
             hidden, _ = runner.whisper.decoder(
                 text,
                 torch.zeros(1, dtype=torch.int64),
@@ -117,9 +117,9 @@ class Chain:
                 64,
                 runner.window,
             )
-            bias = self._tokens.bias(first=not said)
-            self._known[said] = runner.whisper.decoder.logits(hidden[0, -1]) + bias
-        return self._known[said]
+            bias = self._tokens.bias(first=not prefix)
+            self._known[prefix] = runner.whisper.decoder.logits(hidden[0, -1]) + bias
+        return self._known[prefix]
 
 
 def sampling(model: str, precision: Precision, _files: int) -> dict[str, Any]:
@@ -154,56 +154,59 @@ Drawn = list[tuple[tuple[int, ...], int, int]]  # text, proposed, accepted
 def draw(chain: Chain, temperature: float, *, k: int, narrow: bool, seeds: range) -> Drawn:
     """Texts of FIRST tokens; with k > 0 by the engine's rejection rule."""
     results: Drawn = []
-    heat = torch.tensor([temperature])
+    temperatures = torch.tensor([temperature])
     for seed in seeds:
-        said: tuple[int, ...] = ()
+        text: tuple[int, ...] = ()
         proposed = accepted = 0
         key = torch.tensor([seed])
-        while len(said) < FIRST:
-            context, laws, block = said, [], []
+        while len(text) < FIRST:
+            context, distributions, block = text, [], []
             for slot in range(k):
-                law = warm_softmax(drafted(chain, context, narrow=narrow)[None, None], heat)[0, 0]
-                token = int(
-                    sample(law[None], uniform(key, torch.tensor([len(said) + slot]), DRAFT))
-                )
-                laws.append(law)
+                logits = drafted(chain, context, narrow=narrow)
+                distribution = warm_softmax(logits[None, None], temperatures)[0, 0]
+                numbers = uniform(key, torch.tensor([len(text) + slot]), DRAFT)
+                token = int(sample(distribution[None], numbers))
+                distributions.append(distribution)
                 block.append(token)
                 context = (*context, token)
-            target = [chain.logits((*said, *block[:slot])) for slot in range(k + 1)]
+            target = [chain.logits((*text, *block[:slot])) for slot in range(k + 1)]
             rejection = accept(
                 torch.stack(target)[None],
                 torch.tensor([block], dtype=torch.int64).view(1, k),
                 torch.tensor([k]),
-                heat,
+                temperatures,
                 key,
-                torch.tensor([len(said)]),
+                torch.tensor([len(text)]),
                 eot=-1,
                 sampled=True,
-                draft=torch.stack(laws)[None] if laws else None,
+                draft=torch.stack(distributions)[None] if distributions else None,
                 distributed=torch.tensor([k > 0]),
             )
             count = int(rejection.emitted[0])
-            said = (*said, *rejection.tokens[0, :count].tolist())
+            text = (*text, *rejection.tokens[0, :count].tolist())
             proposed += k
             accepted += int(rejection.accepted[0])
-        results.append((said[:FIRST], proposed, accepted))
+        results.append((text[:FIRST], proposed, accepted))
     return results
 
 
-def drafted(chain: Chain, said: tuple[int, ...], *, narrow: bool) -> torch.Tensor:
+def drafted(chain: Chain, prefix: tuple[int, ...], *, narrow: bool) -> torch.Tensor:
     """A drafter's logits: the target's with fixed noise, or its 20 best tokens alone."""
-    logits = chain.logits(said)
+    logits = chain.logits(prefix)
     if narrow:
         best = logits.topk(20).indices
         cut = torch.full_like(logits, -torch.inf)
         cut[best] = logits[best] * 0.7
         return cut
-    noise = torch.randn(len(logits), generator=torch.Generator().manual_seed(hash(said) % 2**31))
+    noise = torch.randn(len(logits), generator=torch.Generator().manual_seed(hash(prefix) % 2**31))
     return logits + noise
 
 
 def compare(plain: Drawn, speculative: Drawn) -> tuple[float, int, float]:
-    """p-value of a two-sample chi-square test; outcomes seen fewer than ten times are one."""
+    """A two-sample chi-square test: p-value, outcomes, accepted share.
+
+    Outcomes seen fewer than ten times count as one.
+    """
     counts = [Counter(text for text, _, _ in drawn) for drawn in (plain, speculative)]
     common = [text for text, n in (counts[0] + counts[1]).items() if n >= 10]
     table = np.array(
@@ -220,10 +223,10 @@ def compare(plain: Drawn, speculative: Drawn) -> tuple[float, int, float]:
 
 
 def bundled_networks(model: str, precision: Precision, files: int) -> dict[str, Any]:
-    """What the bundled networks do, at T = 0, over test-other and `files` others."""
+    """Greedy decoding with and without the bundled drafter, on test-other and `files` others."""
     checkpoint = load(model)
 
-    def engine(drafter: Trained | None) -> Engine:
+    def engine(drafter: TrainedDrafter | None) -> Engine:
         return Engine(checkpoint, slots=8, drafter=drafter, precision=precision)
 
     engines = {"plain": engine(None)}

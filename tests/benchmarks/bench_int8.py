@@ -1,10 +1,10 @@
-"""What the int8 target costs in words: its greedy transcripts beside float32's, file by file.
+"""Word errors of the int8 target: its greedy transcripts beside float32's, file by file.
 
     python -m tests.benchmarks.bench_int8 [--model base] [--under librispeech_testother] [--files N]
 
-English test recordings of up to 30 s that have a transcript. Each file is decoded by both targets;
-docs/int8.json keeps every text, so that a run goes on where the last one stopped. Its summary has the
-word errors of both and counts the files whose tokens differ, together and folder by folder.
+Both targets decode the English test recordings of up to 30 s that have a transcript. docs/int8.json keeps
+every text, so that a run continues the last one. Its summary has the word errors of both and the number of
+files with different tokens, in total and by folder.
 """
 
 import argparse
@@ -25,14 +25,14 @@ PRECISIONS: tuple[Precision, ...] = ("float32", "int8")
 MOST_S = 30
 
 
-def read(engines: dict[Precision, Engine], one: Recording) -> dict[str, Any]:
-    """Both texts, whether their tokens are the same, and the transcript."""
+def transcribe(engines: dict[Precision, Engine], one: Recording) -> dict[str, Any]:
+    """Both texts, whether their tokens are equal, and the reference transcript."""
     request = Request(one.audio()[: MOST_S * SAMPLE_RATE], language="en")
-    said = {name: engine.transcribe([request])[0] for name, engine in engines.items()}
+    hypotheses = {name: engine.transcribe([request])[0] for name, engine in engines.items()}
     return {
         "transcript": one.transcript,
-        **{name: hypothesis.text for name, hypothesis in said.items()},
-        "same_tokens": len({hypothesis.tokens for hypothesis in said.values()}) == 1,
+        **{name: hypothesis.text for name, hypothesis in hypotheses.items()},
+        "same_tokens": len({hypothesis.tokens for hypothesis in hypotheses.values()}) == 1,
     }
 
 
@@ -57,7 +57,7 @@ def summary(files: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Decode what is not decoded yet."""
+    """Decode the recordings that are not in the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="base")
     parser.add_argument("--under", default="", help="only recordings below this path")
@@ -75,7 +75,7 @@ def main() -> None:
         precision: Engine(checkpoint, slots=1, precision=precision) for precision in PRECISIONS
     }
     for number, one in enumerate(wanted, 1):
-        files[one.name] = read(engines, one)
+        files[one.name] = transcribe(engines, one)
         results[args.model]["summary"] = summary(files)
         RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
         print(

@@ -2,9 +2,9 @@
 
     python -m tests.benchmarks.bench_parity base tiny.en
 
-Both get the same recordings (English, test, up to 30 s), the same opening without timestamps and
-the same budget. Writes docs/parity.json; every difference is listed with both texts and with the
-gap between the two best logits at the first token that differs.
+Both get the same recordings (English, test, up to 30 s), the same prompt tokens without timestamps and the
+same maximum of new tokens. docs/parity.json lists every difference with both texts and with the gap between
+the two best logits at the first token that differs.
 """
 
 import json
@@ -23,7 +23,7 @@ RESULTS = Path(__file__).resolve().parent.parent.parent / "docs" / "parity.json"
 
 
 def compare(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Decode every file twice and list where the tokens differ."""
+    """Decode every file with both, and list the differences."""
     engine = Engine(checkpoint, slots=1)
     reference = as_transformers(checkpoint)
     files = [one for one in recordings(language="en") if one.seconds <= 30]
@@ -61,7 +61,7 @@ def compare(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Compare the models named on the command line, each beside what the file has of others."""
+    """Compare the models named on the command line; the results of others stay."""
     for name in sys.argv[1:] or ["base", "tiny.en"]:
         found = compare(load(name))
         results = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}

@@ -1,10 +1,10 @@
-"""What a right draft is worth: live partials and finals, with the last hypothesis reused and without.
+"""Reuse of the previous hypothesis as a draft: passes and times of live partials and finals.
 
     python -m tests.benchmarks.bench_reuse [--model base] [--files N] [--drafter FILE]
 
-Each LibriSpeech test-other recording is decoded as it would be live: a partial every half second on
-the fitted window, then the final on the full one. All ways in one run, file by file in turn; the
-finals must be the same. Writes docs/reuse.json.
+Each LibriSpeech test-other recording is decoded as if live: a partial every half second on the fitted window,
+then the final on the full one. All variants take turns in one run, file by file; their finals must be
+equal. Writes docs/reuse.json.
 """
 
 import argparse
@@ -30,12 +30,12 @@ STEP = SAMPLE_RATE // 2
 
 @dataclass
 class Tally:
-    """Passes of the target (the prefill is one) and seconds, hypothesis by hypothesis."""
+    """Passes of the target (the prefill is one) and seconds of each hypothesis."""
 
     passes: list[int] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
 
-    def facts(self) -> dict[str, float]:
+    def figures(self) -> dict[str, float]:
         return {
             "hypotheses": len(self.passes),
             "passes_mean": statistics.mean(self.passes),
@@ -46,14 +46,14 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class Way:
-    """An engine, and whether it is told what was said before."""
+class Variant:
+    """An engine, and whether requests carry the previous hypothesis."""
 
     engine: Engine
     reuses: bool
 
     def live(self, audio: NDArray[np.float32], tallies: dict[str, Tally]) -> tuple[int, ...]:
-        """Partials, then the final; its tokens."""
+        """Decode the partials and the final; returns the final's tokens."""
         tokens: tuple[int, ...] = ()
         for stop in [*range(STEP, len(audio), STEP), len(audio)]:
             final = stop == len(audio)
@@ -64,35 +64,35 @@ class Way:
                 draft_tokens=tokens if self.reuses else (),
             )
             began = time.perf_counter()
-            (said,) = self.engine.transcribe([request])
+            (hypothesis,) = self.engine.transcribe([request])
             tally = tallies["final" if final else "partial"]
             tally.seconds.append(time.perf_counter() - began)
-            tally.passes.append(said.rounds + 1)
-            tokens = said.tokens
+            tally.passes.append(hypothesis.rounds + 1)
+            tokens = hypothesis.tokens
         return tokens
 
 
-def ways(model: str, drafter: str) -> dict[str, Way]:
-    """Without and with reuse; and with a trained drafter, where there is one."""
+def variants(model: str, drafter: str) -> dict[str, Variant]:
+    """Without and with reuse, and with a trained drafter, where there is one."""
     checkpoint = load(model)
     plain = Engine(checkpoint, slots=1)
-    made = {"plain": Way(plain, reuses=False), "reused": Way(plain, reuses=True)}
+    made = {"plain": Variant(plain, reuses=False), "reused": Variant(plain, reuses=True)}
     if (file := choose(drafter, checkpoint)) is not None:
         drafted = Engine(checkpoint, slots=1, drafter=load_drafter(file, checkpoint))
-        made["reused and drafted"] = Way(drafted, reuses=True)
+        made["reused and drafted"] = Variant(drafted, reuses=True)
     return made
 
 
 def main() -> None:
-    """Decode every file in every way."""
+    """Decode every file with every variant."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="base")
     parser.add_argument("--files", type=int)
     parser.add_argument("--drafter", default="auto", help="as `captiond serve` takes it")
     args = parser.parse_args()
-    each = ways(args.model, args.drafter)
-    for way in each.values():
-        way.engine.warm_up()
+    each = variants(args.model, args.drafter)
+    for variant in each.values():
+        variant.engine.warm_up()
     tallies = {name: {"partial": Tally(), "final": Tally()} for name in each}
     files = recordings(under="librispeech_testother_resemblyzer")[: args.files]
     different = 0
@@ -101,17 +101,17 @@ def main() -> None:
         finals = {each[name].live(one.audio(), tallies[name]) for name in order}
         different += len(finals) > 1
         print(number + 1, one.name, different, flush=True)
-    facts: dict[str, object] = {"files": len(files), "finals that differ": different}
-    for name, told in tallies.items():
-        facts[name] = {kind: tally.facts() for kind, tally in told.items()}
-        for kind, tally in told.items():
+    figures: dict[str, object] = {"files": len(files), "finals that differ": different}
+    for name, by_kind in tallies.items():
+        figures[name] = {kind: tally.figures() for kind, tally in by_kind.items()}
+        for kind, tally in by_kind.items():
             passes = statistics.mean(tally.passes) / statistics.mean(tallies["plain"][kind].passes)
             seconds = statistics.median(tally.seconds) / statistics.median(
                 tallies["plain"][kind].seconds
             )
-            facts[f"{kind}s, {name} to plain"] = {"passes": passes, "time": seconds}
+            figures[f"{kind}s, {name} to plain"] = {"passes": passes, "time": seconds}
     results = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
-    RESULTS.write_text(json.dumps(results | {args.model: facts}, indent=1) + "\n")
+    RESULTS.write_text(json.dumps(results | {args.model: figures}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -155,11 +155,11 @@ async def vanish(running: Stage) -> None:
 async def quiet(running: Stage) -> None:
     """Until nothing is left of any session, its transcript's files included."""
     daemon = running.daemon
-    while daemon._listener.sockets or len(daemon._registry):  # noqa: ASYNC110 - there is no event to wait for
+    while daemon.listener.sockets or len(daemon.sessions):  # noqa: ASYNC110 - there is no event to wait for
         await asyncio.sleep(0.05)
-    assert daemon._transcripts is not None
+    assert daemon.transcripts is not None
     written = asyncio.get_running_loop().create_future()
-    daemon._transcripts.submit(
+    daemon.transcripts.submit(
         lambda: written.get_loop().call_soon_threadsafe(written.set_result, None)
     )
     await written
@@ -257,7 +257,8 @@ async def stream(running: Stage, cut: int | None) -> tuple[list[tuple[float, flo
         for frame in frames(running.audio, 16_001):
             await captions.send(frame)
             if cut is not None and at <= cut < at + len(frame):
-                captions._websocket.transport.abort()
+                for socket in list(running.daemon.admission.admitted):
+                    socket.transport.abort()
             at += len(frame)
             await asyncio.sleep(0.002)
         await captions.stop()
@@ -299,7 +300,7 @@ async def loop(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
             await asyncio.create_subprocess_exec(*command, "--url", url, "--partials", cwd=ROOT)
             for _ in range(1 if args.quick else 4)
         ]
-        await until(lambda: len(running.daemon._registry) == len(clients))
+        await until(lambda: len(running.daemon.sessions) == len(clients))
         watching = asyncio.create_task(watch())
         statuses = [await client.wait() for client in clients]
         watching.cancel()

@@ -25,9 +25,22 @@ import numpy as np
 import torch
 
 from model.bench.clips import Clip
-from model.bench.contenders import Captiond, EngineUnderTest, Truth, greedy, simulated, truth_of
+from model.bench.contenders import (
+    Captiond,
+    EngineUnderTest,
+    ReferenceTokens,
+    greedy,
+    reference_tokens,
+    simulated,
+)
 from model.bench.oracle import chance_for
-from model.bench.paired_runs import Track, Transcription, rounds_of, run_paired, token_mismatches
+from model.bench.paired_runs import (
+    Measurement,
+    Transcription,
+    rounds_of,
+    run_paired,
+    token_mismatches,
+)
 from model.bench.report import machine
 from model.checkpoints.load import Checkpoint
 from model.checkpoints.random_weights import random_checkpoint, shape_config
@@ -101,9 +114,9 @@ def eagerly() -> Iterator[None]:
         del os.environ["CAPTIOND_EAGER"]
 
 
-def drafted(engine_under_test: EngineUnderTest, truth: Truth) -> Captiond:
+def drafted(engine_under_test: EngineUnderTest, reference: ReferenceTokens) -> Captiond:
     """The engine with a pretended drafter."""
-    return simulated(engine_under_test, "en", truth, chance_for(ALPHA, BLOCK), BLOCK)
+    return simulated(engine_under_test, "en", reference, chance_for(ALPHA, BLOCK), BLOCK)
 
 
 def measure(trial: Trial) -> dict[str, Any]:
@@ -127,9 +140,9 @@ def measure(trial: Trial) -> dict[str, Any]:
             continue
         print(f"batch size {batch}, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
         unit = clips[:batch]
-        row, truth = table_row(captured, unit)
+        row, reference = table_row(captured, unit)
         if batch <= trial.eager:
-            row["eager"] = against_eager(captured, eager, unit, truth)
+            row["eager"] = against_eager(captured, eager, unit, reference)
         rows.append(row)
     return {
         "machine": machine(trial.device),
@@ -150,14 +163,18 @@ def measure(trial: Trial) -> dict[str, Any]:
     }
 
 
-def table_row(engine_under_test: EngineUnderTest, unit: list[Clip]) -> tuple[dict[str, Any], Truth]:
+def table_row(
+    engine_under_test: EngineUnderTest, unit: list[Clip]
+) -> tuple[dict[str, Any], ReferenceTokens]:
     """K = 0 against K = 8 in one batch; and the tokens that the drafter was right about."""
     plain = greedy(engine_under_test, "en")
     # What passes of nine tokens make of the clips is what such passes will say again.
-    truth = said(unit, drafted(engine_under_test, truth_of(plain, unit)).read(unit))
+    reference = said(
+        unit, drafted(engine_under_test, reference_tokens(plain, unit)).transcribe(unit)
+    )
     if torch.cuda.is_initialized():
         torch.cuda.reset_peak_memory_stats()
-    base, fast = raced([plain, drafted(engine_under_test, truth)], unit)
+    base, fast = raced([plain, drafted(engine_under_test, reference)], unit)
     peak = torch.cuda.max_memory_allocated() if torch.cuda.is_initialized() else None
     rounds = rounds_of(fast.transcriptions)
     assert rounds is not None
@@ -173,18 +190,18 @@ def table_row(engine_under_test: EngineUnderTest, unit: list[Clip]) -> tuple[dic
         "drafted_differ": token_mismatches(fast.transcriptions, base.transcriptions),
         "unsteady": base.unsteady + fast.unsteady,
     }
-    return row, truth
+    return row, reference
 
 
 def against_eager(
-    captured: EngineUnderTest, eager: EngineUnderTest, unit: list[Clip], truth: Truth
+    captured: EngineUnderTest, eager: EngineUnderTest, unit: list[Clip], reference: ReferenceTokens
 ) -> dict[str, Any]:
     """The same batch with and without graphs: tokens, and how much faster captured is."""
     ways = [
         greedy(captured, "en"),
         greedy(eager, "en"),
-        drafted(captured, truth),
-        drafted(eager, truth),
+        drafted(captured, reference),
+        drafted(eager, reference),
     ]
     plain, plain_eager, fast, fast_eager = raced(ways, unit)
     return {
@@ -195,24 +212,26 @@ def against_eager(
     }
 
 
-def said(unit: Sequence[Clip], transcriptions: Sequence[Transcription]) -> Truth:
+def said(unit: Sequence[Clip], transcriptions: Sequence[Transcription]) -> ReferenceTokens:
     """Tokens by clip."""
     return {
         clip: transcription.tokens for clip, transcription in zip(unit, transcriptions, strict=True)
     }
 
 
-def raced(ways: Sequence[Captiond], unit: list[Clip]) -> list[Track]:
+def raced(ways: Sequence[Captiond], unit: list[Clip]) -> list[Measurement]:
     """Taking turns over one batch."""
     return run_paired(ways, [unit], repeats=REPEATS, warm_ups=WARM_UPS, tell=lambda _: None)
 
 
-def speed(track: Track, unit: Sequence[Clip]) -> dict[str, float]:
+def speed(measurement: Measurement, unit: Sequence[Clip]) -> dict[str, float]:
     """Of one batch, waveform to tokens."""
-    spent = float(track.seconds.sum())
+    spent = float(measurement.seconds.sum())
     return {
         "seconds": spent,
-        "tokens_per_s": sum(len(transcription.tokens) for transcription in track.transcriptions)
+        "tokens_per_s": sum(
+            len(transcription.tokens) for transcription in measurement.transcriptions
+        )
         / spent,
         "audio_s_per_s": sum(clip.seconds for clip in unit) / spent,
     }

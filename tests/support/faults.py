@@ -304,7 +304,7 @@ async def stopped_in_mid_word(stage: Stage, sessions: int = NEIGHBOURS) -> dict[
     delivered = promised = 0
     begun = stage.audio[: len(stage.audio) * 2 // 3]
     audio = stage.daemon.metrics.audio  # seconds
-    wanted = total(audio) + sessions * len(begun) / 32_000
+    wanted = total(audio) + sessions * (len(begun) // 2) / 16_000
     async with (
         stage.client() as one,
         stage.client() as two,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from model.training.data.cache import CacheMetadata, create, shard_path, write_shard
 from model.training.data.corpus import Passage, Recording, listing
-from model.training.data.distil import teach
+from model.training.data.distil import decode_passages
 from model.training.data.teacher import Teacher
 from model.training.recipe import Recipe
 from tests.support.tiny import CHECKPOINT
@@ -77,5 +77,5 @@ def fill(directory: Path, taught: list[Passage]) -> Path:
         CHECKPOINT.fingerprint, "tiny", AUX_LAYERS, "en", listing(taught), len(taught)
     )
     create(directory, facts)
-    write_shard(shard_path(directory, 0), *teach(teacher(), taught, "en"))
+    write_shard(shard_path(directory, 0), *decode_passages(teacher(), taught, "en"))
     return directory

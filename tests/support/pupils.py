@@ -24,7 +24,7 @@ EVERY = lookup_of(None, SIZE)
 
 
 def trajectory(length: int, states: int = 50, seed: int = 0) -> Trajectory:
-    """Four tokens of opening, then made-up ones, of which the last is the end of transcript."""
+    """Four prompt tokens, then made-up ones, of which the last is the end of transcript."""
     source = torch.Generator().manual_seed(seed)
     tokens = torch.randint(3, 200, (length,), generator=source)
     tokens[-1] = CHECKPOINT.tokens.eot

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from model.checkpoints.load import Checkpoint
-from model.drafting.drafter_files import Trained
+from model.drafting.drafter_files import TrainedDrafter
 from model.drafting.parallel import (
     Architecture,
     ParallelDrafter,
@@ -22,12 +22,12 @@ def tiny_drafter(
     *,
     checkpoint: Checkpoint = CHECKPOINT,
     block: int = 8,
-) -> Trained:
+) -> TrainedDrafter:
     """Untrained, but begun from the target's own blocks, so that some proposals hold."""
     torch.manual_seed(3)
     architecture = Architecture(2, block, spread_aux_layers(2), vocabulary)
     network = from_target(whisper_of(checkpoint), architecture, blocks=(0, 1))
-    return Trained("tiny", network, (0.5,) * block)
+    return TrainedDrafter("tiny", network, (0.5,) * block)
 
 
 def tiny_speech_draft(
@@ -35,11 +35,11 @@ def tiny_speech_draft(
     *,
     checkpoint: Checkpoint = CHECKPOINT,
     block: int = 8,
-) -> Trained:
+) -> TrainedDrafter:
     """The same, but autoregressive."""
     architecture = SpeechArchitecture(block, (0, 1), vocabulary)
     network = speech_from_target(whisper_of(checkpoint), architecture, block=1)
-    return Trained("tiny", network, (0.5,) * block)
+    return TrainedDrafter("tiny", network, (0.5,) * block)
 
 
 def whisper_of(checkpoint: Checkpoint) -> Whisper:

@@ -87,10 +87,10 @@ async def serving(
         await asyncio.wait_for(running, PATIENCE)
     await until(lambda: asyncio.all_tasks() <= before)
     await until(lambda: all(thread.name != "engine" for thread in threading.enumerate()))
-    assert not daemon._listener.sockets
-    assert not daemon._admitted
-    assert not daemon._connections
-    assert not len(daemon._registry)
+    assert not daemon.listener.sockets
+    assert not daemon.admission.admitted
+    assert not daemon.connections
+    assert not len(daemon.sessions)
     assert not engine.occupied
 
 

@@ -1,1 +1,1 @@
-"""What a drafter learns from: recordings, what the target makes of them, and that on disk."""
+"""Training data: recordings, the target's trajectories of them, and caches of those on disk."""

@@ -1,7 +1,7 @@
 """Trajectories on disk: a directory of safetensors shards, each whole or absent.
 
-A cache belongs to one target, one list of passages and one choice of aux layers, which its facts.json
-names. An interrupt in mid-write leaves nothing that could be taken for a shard.
+A cache belongs to one target, one list of passages and one choice of auxiliary layers: facts.json names
+them. An interrupted write leaves nothing that could be taken for a shard.
 """
 
 import json
@@ -30,9 +30,9 @@ class CacheError(Exception):
 class CacheMetadata:
     """What a cache was made from.
 
-    target: fingerprint of the checkpoint; model: its name. aux layers: decoder blocks, zero-based.
-    listing: the passages (`corpus.listing`). passages: how many those are. perturb: the seed of
-    their random speeds and levels, where those were changed.
+    target: fingerprint of the checkpoint; model: its name. aux_layers: decoder blocks, zero-based.
+    listing: the passages' digest (`corpus.listing`); passages: their number. perturb: the seed of their
+    random speeds and levels; None for unchanged ones.
     """
 
     target: str
@@ -47,7 +47,7 @@ class CacheMetadata:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One trajectory's place in a cache, and what is known of it without reading it."""
+    """One trajectory's place in a cache, and its metadata."""
 
     shard: Path
     index: int
@@ -60,7 +60,7 @@ class Entry:
 
 
 def create(directory: Path, metadata: CacheMetadata) -> None:
-    """Make a cache's directory, or go on with one made from the same. Raises CacheError."""
+    """Make a cache's directory, or continue one with the same metadata. Raises CacheError."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / "facts.json"
     if path.exists():
@@ -76,13 +76,13 @@ def create(directory: Path, metadata: CacheMetadata) -> None:
             path, json.dumps({k: v for k, v in stored_fields(metadata).items() if v is not None})
         )
     except FileNotFoundError:
-        # Another process of the same run was quicker to rename what both had written.
+        # Another process of the same run has renamed the file that both had written.
         if not path.exists():
             raise
 
 
 def read_metadata(directory: Path) -> CacheMetadata:
-    """What the cache was made from. Raises CacheError."""
+    """A cache's metadata. Raises CacheError."""
     try:
         raw = json.loads((directory / "facts.json").read_text(encoding="utf-8"))
         metadata = CacheMetadata(aux_layers=tuple(raw.pop("taps")), **raw)
@@ -94,14 +94,14 @@ def read_metadata(directory: Path) -> CacheMetadata:
 
 
 def shard_path(directory: Path, number: int) -> Path:
-    """Where shard `number` lies."""
+    """The path of shard `number`."""
     return directory / f"{number:05d}.safetensors"
 
 
 def write_shard(
     path: Path, kept: Sequence[tuple[Passage, Trajectory]], excluded: Counter[str]
 ) -> None:
-    """Write trajectories, and how many were left out for which reason. Raises OSError."""
+    """Write trajectories, and counts of excluded passages by reason. Raises OSError."""
     tensors: dict[str, Tensor] = {}
     rows = []
     for index, (passage, trajectory) in enumerate(kept):
@@ -125,31 +125,31 @@ def write_shard(
 
 
 def _shards(directory: Path) -> list[Path]:
-    """Those that there are; a network may lie beside them."""
+    """Paths of the shards; a drafter file may lie beside them."""
     return sorted(path for path in directory.glob("*.safetensors") if path.stem.isdecimal())
 
 
 def entries(directory: Path) -> Iterator[Entry]:
-    """Every trajectory in the shards that there are. Raises CacheError for a broken shard."""
+    """Every trajectory of the cache. Raises CacheError for a broken shard."""
     for path in _shards(directory):
         for index, row in enumerate(json.loads(_metadata(path)["rows"])):
             yield Entry(shard=path, index=index, prompt_len=row.pop("opening"), **row)
 
 
-def note_left_out(directory: Path, counts: Counter[str]) -> None:
-    """Keep how many recordings never became passages, by reason. Raises OSError."""
+def write_left_out(directory: Path, counts: Counter[str]) -> None:
+    """Write counts of recordings that never became passages, by reason. Raises OSError."""
     replace_text(directory / "left_out.json", json.dumps(counts))
 
 
 def excluded(directory: Path) -> Counter[str]:
-    """How many recordings and passages were left out, by reason. Raises CacheError."""
-    noted = directory / "left_out.json"
-    counts = Counter(json.loads(noted.read_text(encoding="utf-8")) if noted.exists() else {})
+    """Counts of excluded recordings and passages, by reason. Raises CacheError."""
+    path = directory / "left_out.json"
+    counts = Counter(json.loads(path.read_text(encoding="utf-8")) if path.exists() else {})
     return counts + passages_excluded(directory)
 
 
 def passages_excluded(directory: Path) -> Counter[str]:
-    """How many passages taught nothing, by reason. Raises CacheError."""
+    """Counts of excluded passages, by reason. Raises CacheError."""
     counts = Counter[str]()
     for path in _shards(directory):
         counts.update(json.loads(_metadata(path)["excluded"]))

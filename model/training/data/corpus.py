@@ -1,7 +1,4 @@
-"""Recordings to learn from: found in manifests, directories, lists and datasets, and joined to passages.
-
-Reads what audio there is and says nothing of what it is for; computes no features.
-"""
+"""Training audio: recordings in manifests, directories, lists and datasets, joined to passages."""
 
 import csv
 import hashlib
@@ -36,18 +33,18 @@ logger = logging.getLogger(__name__)
 
 
 class CorpusError(Exception):
-    """A place that holds nothing to learn from; the message says what to do."""
+    """A place without usable audio; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cell:
-    """The audio in one row of a table of Hugging Face's `datasets`, read when it is wanted."""
+    """The audio in one row of a table of Hugging Face's `datasets`, read on demand."""
 
     table: Any
     row: int
 
     def file(self) -> Path | io.BytesIO:
-        """What soundfile reads: the bytes that the table holds, or the file that it names."""
+        """The bytes in the table, or the file that it names, for soundfile."""
         audio = self.table[self.row]["audio"]
         return Path(audio["path"]) if audio["bytes"] is None else io.BytesIO(audio["bytes"])
 
@@ -56,8 +53,8 @@ class Cell:
 class Recording:
     """One audio file, or one row of a dataset.
 
-    origin: what error messages call it. seconds: as its header or manifest says; NaN for what is
-    no audio. speaker: whom validation must not share with training.
+    origin: its name in error messages. seconds: by its header or manifest; NaN for a file without audio.
+    speaker: training and validation share none.
     """
 
     origin: str
@@ -68,7 +65,7 @@ class Recording:
     content: Path | Cell
 
     def read(self) -> NDArray[np.float32]:
-        """[samples] at 16 kHz, mono. Raises CorpusError where it is no audio."""
+        """[samples] at 16 kHz, mono. Raises CorpusError for a file without audio."""
         file = self.content.file() if isinstance(self.content, Cell) else self.content
         try:
             data, rate = soundfile.read(file, dtype="float32", always_2d=True)
@@ -82,10 +79,9 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """Recordings of one speaker, one after the other: what the target hears at once.
+    """Consecutive recordings of one speaker: one input of the target.
 
-    speed: how much faster than recorded, with the pitch that this brings. gain: in dB, as far as
-    full scale allows.
+    speed: factor on tempo and pitch alike. gain: in dB, limited to full scale.
     """
 
     parts: tuple[Recording, ...]
@@ -94,7 +90,7 @@ class Passage:
 
     @property
     def seconds(self) -> float:
-        """How long it is."""
+        """Duration after the change of speed."""
         return sum(part.seconds for part in self.parts) / self.speed
 
     def read(self) -> NDArray[np.float32]:
@@ -117,12 +113,12 @@ def find(
 ) -> list[Recording]:
     """Every recording of up to 30 s in `places`, in a fixed order.
 
-    A place is a manifest (tab-separated, with a header that names at least `path`; of a column
-    `use` only `use` counts, of a column `language` only `language`), a directory that holds
-    `manifest*.tsv`, a directory of audio files (LibriSpeech's layout gives the speakers, else the
-    folder's name does), a list (.txt, .lst: a path a line), or a dataset that Hugging Face's
-    `datasets` saved to disk (of several splits those of that use). What is left out is logged, and
-    counted by reason in `excluded`. Raises CorpusError.
+    A place is a manifest (tab-separated, with a header that names at least `path`; rows whose columns
+    `use` and `language` have other values are skipped), a directory that holds `manifest*.tsv`, a
+    directory of audio files (LibriSpeech's file names give the speakers, else folder names do), a list
+    (.txt, .lst: a path a line), or a dataset that Hugging Face's `datasets` saved to disk (splits whose
+    names begin with `use`). Recordings left out are logged, and counted by reason in `excluded`. Raises
+    CorpusError.
     """
     usable, left_out = [], Counter[str]()
     for place in places:
@@ -147,8 +143,8 @@ def find(
 def join(recordings: Iterable[Recording], *, seed: int, short_share: float = 0.25) -> list[Passage]:
     """Passages of 15 to 28 s, and a share of shorter ones, each of one speaker.
 
-    Preparing costs the encoder's full window whatever a passage's length: joined clips use it
-    best. In random order, so that any part of a run is a fair sample.
+    Distilling a passage costs the encoder's full window whatever its length: joined recordings use it
+    best. The order is random, so that any part of a run is a fair sample.
     """
     source = random.Random(seed)  # noqa: S311  (no secret depends on it)
     passages = []
@@ -168,7 +164,7 @@ def join(recordings: Iterable[Recording], *, seed: int, short_share: float = 0.2
 
 
 def listing(passages: Iterable[Passage]) -> str:
-    """SHA-256 of what the passages are made of: names this list in caches made from it."""
+    """SHA-256 of the passages' recordings: identifies the list in a cache's metadata."""
     digest = hashlib.sha256()
     for passage in passages:
         digest.update("\t".join(part.origin for part in passage.parts).encode() + b"\n")
@@ -176,10 +172,7 @@ def listing(passages: Iterable[Passage]) -> str:
 
 
 def perturb(passages: Sequence[Passage], seed: int) -> list[Passage]:
-    """Each passage at a random speed and level, since data is scarce: a function of seed and place.
-
-    None becomes longer than 30 s.
-    """
+    """Each passage at a random speed and level, a function of seed and index; none exceeds 30 s."""
     changed = []
     for number, passage in enumerate(passages):
         source = random.Random(f"{seed} {number}")  # noqa: S311  (no secret depends on it)
@@ -286,7 +279,7 @@ def _in_dataset(place: Path, use: str) -> Iterator[Recording]:
 
 
 def _seconds(audio: Path | io.BytesIO) -> float:
-    """Duration by the header; NaN for what is no audio."""
+    """Duration by the header; NaN for a file without audio."""
     try:
         return float(soundfile.info(audio).duration)
     except (OSError, soundfile.SoundFileError):

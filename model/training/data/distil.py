@@ -1,6 +1,6 @@
-"""Distillation data: passages through the frozen target, shard by shard, into a cache.
+"""Distillation: the frozen target decodes passages, shard by shard, into a cache.
 
-Resumable at any shard; the files themselves are the state. What is left out is counted by reason.
+It resumes at any shard: the files are the state.
 """
 
 import logging
@@ -36,17 +36,16 @@ def distil(
     seed: int | None = None,
     share: tuple[int, int] = (0, 1),
 ) -> Counter[str]:
-    """Decode what the cache in `directory` still lacks; how many were left out so far, by reason.
+    """Decode the shards that the cache in `directory` lacks; returns counts of exclusions by reason.
 
-    aux layers: decoder blocks whose outputs are kept; by default all. seed: perturbs the passages' speed
-    and level (`corpus.perturb`). share: (which, of how many) processes at work on the same cache.
-    Raises CacheError for a directory made from something else, ModelError for a language that the
-    target does not know, OSError when the disk is full: run again to go on.
+    aux_layers: decoder blocks whose outputs are kept; by default all. seed: of `corpus.perturb`; None
+    leaves the passages unchanged. share: (index, number) of the processes that fill the cache. Raises
+    CacheError for a directory made from something else, ModelError for a language that the target does
+    not know, OSError when the disk is full; the next run continues.
     """
     check_language(checkpoint, language)
-    aux_layers = (
-        tuple(range(checkpoint.config.decoder_layers)) if aux_layers is None else aux_layers
-    )
+    if aux_layers is None:
+        aux_layers = tuple(range(checkpoint.config.decoder_layers))
     metadata = CacheMetadata(
         target=checkpoint.fingerprint,
         model=checkpoint.name,
@@ -57,19 +56,17 @@ def distil(
         perturb=seed,
     )
     cache.create(directory, metadata)
-    encoder_len = passages if seed is None else perturb(passages, seed)
-    numbers = range(share[0], -(-len(encoder_len) // SHARD), share[1])
+    inputs = passages if seed is None else perturb(passages, seed)
+    numbers = range(share[0], -(-len(inputs) // SHARD), share[1])
     missing = [n for n in numbers if not cache.shard_path(directory, n).exists()]
     if missing:
         teacher = Teacher(checkpoint, device=device, rows=_ROWS[device.type], aux_layers=aux_layers)
-        total = sum(len(_shard(encoder_len, n)) for n in numbers)
-        done = total - sum(len(_shard(encoder_len, n)) for n in missing)
+        total = sum(len(_shard(inputs, n)) for n in numbers)
+        done = total - sum(len(_shard(inputs, n)) for n in missing)
         with tqdm(total=total, initial=done, unit="passage") as progress:
             for number in missing:
-                shard = _shard(encoder_len, number)
-                cache.write_shard(
-                    cache.shard_path(directory, number), *teach(teacher, shard, language)
-                )
+                shard, path = _shard(inputs, number), cache.shard_path(directory, number)
+                cache.write_shard(path, *decode_passages(teacher, shard, language))
                 progress.update(len(shard))
     return cache.excluded(directory)
 
@@ -78,10 +75,10 @@ def _shard(passages: Sequence[Passage], number: int) -> Sequence[Passage]:
     return passages[number * SHARD : (number + 1) * SHARD]
 
 
-def teach(
+def decode_passages(
     teacher: Teacher, passages: Sequence[Passage], language: str
 ) -> tuple[list[tuple[Passage, Trajectory]], Counter[str]]:
-    """Decode `passages`; those that teach something, and how many do not, by reason."""
+    """Usable trajectories of `passages`, and counts of the excluded ones by reason."""
     left_out: Counter[str] = Counter()
     read: list[tuple[Passage, NDArray[np.float32]]] = []
     for passage in passages:
@@ -90,13 +87,13 @@ def teach(
         except CorpusError as error:
             logger.warning("left out: %s", error)
             left_out["unreadable"] += 1
-    # Alike in length, so that few rows idle until the longest has ended.
+    # Passages of similar length share a batch: few rows idle until the longest ends.
     read.sort(key=lambda pair: len(pair[1]))
     kept = []
     for at in range(0, len(read), teacher.rows):
         batch = read[at : at + teacher.rows]
-        taught = teacher.trajectories([audio for _, audio in batch], language)
-        for (passage, _), trajectory in zip(batch, taught, strict=True):
+        decoded = teacher.trajectories([audio for _, audio in batch], language)
+        for (passage, _), trajectory in zip(batch, decoded, strict=True):
             reason = _reason(trajectory)
             if reason is None:
                 kept.append((passage, trajectory))
@@ -106,7 +103,7 @@ def teach(
 
 
 def _reason(trajectory: Trajectory) -> str | None:
-    """Why a trajectory teaches nothing (A.3), if so."""
+    """Why a trajectory is excluded (A.3); None for a usable one."""
     if not trajectory.finished:
         return "at the length limit"
     if len(trajectory.tokens) - trajectory.prompt_len < 3:  # two tokens and the end

@@ -1,4 +1,4 @@
-"""Files that are whole or absent: written under another name, then renamed. Knows no format."""
+"""Atomic writes: a file is whole or absent, written under another name and then renamed."""
 
 import os
 from collections.abc import Iterator
@@ -7,15 +7,15 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
-_MODE = 0o644  # safetensors would have its files for the owner alone
+_MODE = 0o644  # safetensors makes files that only their owner can read
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A name to write to, which becomes `path` once the block has ended and all is on the disk.
+    """A temporary path, renamed to `path` when the block has ended and the data are on the disk.
 
-    A process killed in between leaves `path` as it was. What cannot be written, as on a full disk,
-    is an OSError that names `path`; nothing is left behind.
+    A process killed in between leaves `path` as it was. A failed write, as on a full disk, raises an
+    OSError that names `path`, and removes the temporary file.
     """
     temporary = path.with_name(f"{path.name}.partial")
     try:
@@ -33,6 +33,6 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Put `text` in the place of what `path` holds. Raises OSError."""
+    """Replace the content of `path` by `text`. Raises OSError."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")

@@ -1,7 +1,4 @@
-"""Trajectories to training batches: anchors, what each may see, and what it should say.
-
-Pure functions of tensors; which anchors are drawn when is `shelf`'s.
-"""
+"""Trajectories packed into training batches: anchors, attention masks and labels."""
 
 import random
 from collections.abc import Sequence
@@ -13,26 +10,26 @@ from torch.nn.utils.rnn import pad_sequence
 
 from model.training.data.teacher import Trajectory
 
-IGNORED = -1  # a label that does not count
+IGNORED = -1  # a label without a loss
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Packed anchor blocks (Whisper-Flash 3.3, A.3); rows are utterances.
 
-    features: float32 [rows, n, aux layers * width]; states: float32 [rows, m, width], of which
-    `audible` [rows, m] counts. anchors: int64 [rows, a], token ids; places: [rows, a], positions.
-    past: bool [rows, a, n]: history strictly before the anchor. labels: int64 [rows, a, block],
-    what follows each anchor, as indices into the draft vocabulary, or `IGNORED`. tokens: int64
-    [rows, n + 1], ids of all that stands there, openings included; 0 behind the end.
+    features: float32 [rows, n, aux layers * width]. states: float32 [rows, m, width], under audio_mask,
+    bool [rows, m]. anchors: int64 [rows, a], token ids; positions: int64 [rows, a], theirs.
+    history_mask: bool [rows, a, n], true strictly before the anchor. labels: int64 [rows, a, block], the
+    tokens after each anchor as indices into the draft vocabulary, or `IGNORED`. tokens: int64
+    [rows, n + 1], ids of prompt and transcript; 0 behind the end.
     """
 
     features: Tensor
     states: Tensor
-    audible: Tensor
+    audio_mask: Tensor
     anchors: Tensor
-    places: Tensor
-    past: Tensor
+    positions: Tensor
+    history_mask: Tensor
     labels: Tensor
     tokens: Tensor
 
@@ -42,7 +39,7 @@ class Batch:
 
 
 def lookup_of(vocabulary: Sequence[int] | None, size: int) -> Tensor:
-    """int64 [size]: the place of each token id in the draft vocabulary (None: all), or `IGNORED`."""
+    """int64 [size]: the index of each token id in the draft vocabulary (None: all), or `IGNORED`."""
     lookup = torch.full((size,), IGNORED)
     ids = list(range(size) if vocabulary is None else vocabulary)
     lookup[ids] = torch.arange(len(ids))
@@ -50,7 +47,7 @@ def lookup_of(vocabulary: Sequence[int] | None, size: int) -> Tensor:
 
 
 def possible_anchors(trajectory: Trajectory) -> range:
-    """Positions of emitted tokens that something follows."""
+    """Positions of emitted tokens but the last."""
     return range(trajectory.prompt_len, len(trajectory.tokens) - 1)
 
 
@@ -61,9 +58,9 @@ def draw_anchors(trajectory: Trajectory, count: int, source: random.Random) -> l
 
 
 def select_aux_layers(features: Tensor, kept: Sequence[int], wanted: Sequence[int]) -> Tensor:
-    """Of features [n, kept * width] those of the blocks `wanted`: [n, wanted * width]."""
+    """The features of the blocks `wanted`, [n, wanted * width], from those of `kept`, [n, kept * width]."""
     blocks = features.view(len(features), len(kept), -1)
-    return blocks[:, [list(kept).index(tap) for tap in wanted]].flatten(1)
+    return blocks[:, [list(kept).index(layer) for layer in wanted]].flatten(1)
 
 
 def pack(
@@ -75,16 +72,16 @@ def pack(
     block: int,
     lookup: Tensor,
 ) -> Batch:
-    """Put utterances side by side; rows with fewer anchors than others are filled up, uncounted.
+    """Pack trajectories into one batch; surplus anchors of a row are padding, with labels `IGNORED`.
 
-    kept: blocks that the trajectories' features are of; wanted: those that the drafter reads.
-    lookup: see `lookup_of`.
+    kept: the blocks of the trajectories' features; wanted: those that the drafter reads. lookup: see
+    `lookup_of`.
     """
     most = max(map(len, anchors))
-    places = torch.tensor([[*row, *[row[-1]] * (most - len(row))] for row in anchors])
+    positions = torch.tensor([[*row, *[row[-1]] * (most - len(row))] for row in anchors])
     real = torch.arange(most) < torch.tensor([len(row) for row in anchors])[:, None]
     tokens = pad_sequence([t.tokens for t in trajectories], batch_first=True, padding_value=IGNORED)
-    follow = places[..., None] + 1 + torch.arange(block)
+    follow = positions[..., None] + 1 + torch.arange(block)
     inside = follow < tokens.shape[1]
     flat = follow.clamp(max=tokens.shape[1] - 1).flatten(1)
     following = tokens.gather(1, flat).view_as(follow)
@@ -98,10 +95,10 @@ def pack(
     return Batch(
         features=pad_sequence(features, batch_first=True),
         states=padded,
-        audible=torch.arange(padded.shape[1]) < lengths[:, None],
-        anchors=tokens.gather(1, places),
-        places=places,
-        past=torch.arange(n) < places[..., None],
+        audio_mask=torch.arange(padded.shape[1]) < lengths[:, None],
+        anchors=tokens.gather(1, positions),
+        positions=positions,
+        history_mask=torch.arange(n) < positions[..., None],
         labels=labels,
         tokens=tokens.clamp(min=0),
     )

@@ -1,8 +1,7 @@
-"""What the frozen target says of audio, with all that a drafter is to learn from.
+"""The frozen target as teacher: its greedy transcripts, encoder states and features.
 
-Greedy decoding by the engine's own phases, without proposals, while a recorder stands where the
-drafter would: so that states and features are those that a drafter sees when it serves
-(Whisper-Flash 3.3, A.3; EAGLE-ASR III-C).
+It decodes by the engine's phases, without proposals; a recorder in the drafter's place gets the states and
+features that a drafter gets when it serves (Whisper-Flash 3.3, A.3; EAGLE-ASR III-C).
 """
 
 from collections import abc
@@ -32,10 +31,10 @@ _KV_STEP = 64
 class Trajectory:
     """One passage as the target decoded it.
 
-    tokens: [n] int64, the opening and what was emitted, the end of transcript included.
-    opening: how many of them stand before the transcript. states: float16 [spoken, width], of the
-    encoder, over `audio_states`. features: float16 [n - 1, aux layers * width], the residual streams
-    behind the tapped blocks at every token but the last. finished: whether it ended by itself.
+    tokens: [n] int64, prompt and transcript, the end of transcript included. prompt_len: tokens of the
+    prompt. states: float16 [audio_len, width], the encoder's, over `audio_states`. features: float16
+    [n - 1, aux layers * width], the outputs of the auxiliary layers at every token but the last. finished:
+    whether the end of transcript came before the length limit.
     """
 
     tokens: Tensor
@@ -46,7 +45,7 @@ class Trajectory:
 
 
 class _Recorder:
-    """Stands where a drafter would, and keeps what it is given. Proposes nothing."""
+    """A `Drafter` that records its inputs and proposes nothing."""
 
     block = 0
 
@@ -61,8 +60,8 @@ class _Recorder:
     def remember(
         self,
         features: Tensor,
-        tokens: Tensor,  # noqa: ARG002  (the rows keep them)
-        positions: Tensor,  # noqa: ARG002  (they follow each other)
+        tokens: Tensor,  # noqa: ARG002  (the sequences keep them)
+        positions: Tensor,  # noqa: ARG002  (they are consecutive)
         first: int,  # noqa: ARG002  (every row, always)
     ) -> None:
         self.features.append(features.half().cpu())
@@ -70,11 +69,11 @@ class _Recorder:
     def draft(
         self, slots: Slots, rows: int, count: int, kv_len: int, encoder_len: int, choose: Choose
     ) -> None:
-        raise NotImplementedError("a recorder is never asked for proposals")
+        """Propose nothing: with a block of 0 it is never called."""
 
 
 def check_language(checkpoint: Checkpoint, language: str) -> None:
-    """Raises ModelError for a language that the target does not know."""
+    """Raise ModelError for a language that the target does not know."""
     try:
         check_languages({language}, checkpoint.tokens.codes, checkpoint.name)
     except ValueError as error:
@@ -118,25 +117,25 @@ class Teacher:
         phases.encode(EncodeInputs(mel, first=0, audio_len=window))
         nothing = [0] * count
         self._slots.reset(0, nothing, nothing, [0.0] * count)
-        rows = [Sequence(Request(audio), language) for audio in audios]
-        for row in rows:
-            row.set_prompt(self._table, int(self._whisper.config.max_target_positions))
-        self._decode(phases, rows, window)
+        sequences = [Sequence(Request(audio), language) for audio in audios]
+        for sequence in sequences:
+            sequence.set_prompt(self._table, int(self._whisper.config.max_target_positions))
+        self._decode(phases, sequences, window)
         features = torch.cat(recorder.features, 1)
         return [
-            _trajectory(row, features[at], recorder.states[0][at], self._table.eot)
-            for at, row in enumerate(rows)
+            _trajectory(sequence, features[row], recorder.states[0][row], self._table.eot)
+            for row, sequence in enumerate(sequences)
         ]
 
-    def _decode(self, phases: Phases, rows: list[Sequence], window: int) -> None:
-        """Emit until every row has ended; rows that have ended idle on."""
-        count, prompt_len = len(rows), len(rows[0].prompt_tokens)
+    def _decode(self, phases: Phases, sequences: list[Sequence], window: int) -> None:
+        """Decode until every sequence has ended; rows of ended sequences idle."""
+        count, prompt_len = len(sequences), len(sequences[0].prompt_tokens)
         none = self._integers([0] * count)
         nothing = none[:, None][:, :0]
         prompts = PrefillInputs(
-            tokens=self._integers([row.prompt_tokens for row in rows]),
+            tokens=self._integers([sequence.prompt_tokens for sequence in sequences]),
             prompt_lens=none + prompt_len,
-            starts=none + rows[0].prompt_tokens.index(self._table.sot),
+            starts=none + sequences[0].prompt_tokens.index(self._table.sot),
             candidates=nothing,
             counts=none,
             first=0,
@@ -146,10 +145,10 @@ class Teacher:
         )
         outputs = unpack(phases.prefill(prompts), count, prefill=True)
         for longest in count_from(prompt_len + 1):
-            for row, output in zip(rows, outputs, strict=True):
-                if not row.finished(self._table.eot):
-                    row.tokens += output.tokens
-            if all(row.finished(self._table.eot) for row in rows):
+            for sequence, output in zip(sequences, outputs, strict=True):
+                if not sequence.finished(self._table.eot):
+                    sequence.tokens += output.tokens
+            if all(sequence.finished(self._table.eot) for sequence in sequences):
                 return
             anchors = VerifyInputs(
                 nothing, none, none > 0, _kv_len(longest), encoder_len=window, sampled=False
@@ -161,17 +160,17 @@ class Teacher:
 
 
 def _kv_len(positions: int) -> int:
-    """Cached positions that attention looks at, the next one included."""
+    """A bound of attention to `positions` cached positions and the next one."""
     return _KV_STEP * (1 + positions // _KV_STEP)
 
 
-def _trajectory(row: Sequence, features: Tensor, states: Tensor, eot: int) -> Trajectory:
-    tokens = row.prompt_tokens + row.tokens
-    audio_len = audio_states(len(row.request.audio), len(states))
+def _trajectory(sequence: Sequence, features: Tensor, states: Tensor, eot: int) -> Trajectory:
+    tokens = sequence.prompt_tokens + sequence.tokens
+    audio_len = audio_states(len(sequence.request.audio), len(states))
     return Trajectory(
         tokens=torch.tensor(tokens),
-        prompt_len=len(row.prompt_tokens),
+        prompt_len=len(sequence.prompt_tokens),
         states=states[:audio_len].half().cpu(),
         features=features[: len(tokens) - 1].clone(),
-        finished=row.tokens[-1] == eot,
+        finished=sequence.tokens[-1] == eot,
     )

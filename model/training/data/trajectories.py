@@ -1,6 +1,6 @@
-"""Trajectories of several caches: told apart into training and validation, and drawn from.
+"""Trajectories of several caches, split into training and validation, and drawn into batches.
 
-Every draw is a function of seed and step; what becomes of a batch is `trainer`'s.
+Every draw is a function of seed and step.
 """
 
 import logging
@@ -25,10 +25,10 @@ _LONGEST_SPAN = 12  # states: a quarter of a second
 
 
 class TrajectorySplits:
-    """Trajectories of caches of one target. Raises CacheError where they do not go together.
+    """Training and validation trajectories. Raises CacheError for caches that do not match.
 
-    metadata: of the first cache. held_out: what its speakers for validation say; those speak in no
-    training, whichever cache it comes from. validation: a spread of that, of bounded size.
+    metadata: of the first cache. held_out: all trajectories of its validation speakers, who are left out
+    of the training data of every cache. validation: a bounded, even selection of held_out.
     """
 
     def __init__(self, directories: Sequence[Path], recipe: Recipe) -> None:
@@ -40,12 +40,13 @@ class TrajectorySplits:
                 f"the caches lack the aux layers {sorted(missing)}: they have {metadata[0].aux_layers}"
             )
         self.metadata: CacheMetadata = metadata[0]
-        first, *others = (_whole(directory) for directory in directories)
-        kept = _held_out({_speaker(entry) for entry in first}, recipe.held_out)
-        self.held_out = [entry for entry in first if _speaker(entry) in kept]
-        self.validation = _spread(self.held_out, recipe.validation)
+        first, *others = (_entries(directory) for directory in directories)
+        # By name alone: a corpus may come from several sources, a voice may read several books.
+        speakers = _held_out({entry.speaker for entry in first}, recipe.held_out)
+        self.held_out = [entry for entry in first if entry.speaker in speakers]
+        self.validation = _evenly_chosen(self.held_out, recipe.validation)
         every = (entry for entries in (first, *others) for entry in entries)
-        self.training = [entry for entry in every if _speaker(entry) not in kept]
+        self.training = [entry for entry in every if entry.speaker not in speakers]
         if not self.training or not self.validation:
             left_out = sum((cache.excluded(directory) for directory in directories), Counter[str]())
             reasons = "".join(f", {count} {reason}" for reason, count in left_out.items())
@@ -57,46 +58,41 @@ class TrajectorySplits:
             )
 
     def counts(self) -> Counter[int]:
-        """How often each token is emitted in what is trained on."""
+        """Counts of each token in the training transcripts."""
         counts: Counter[int] = Counter()
         for entry in self.training:
             counts.update(cache.read_tokens(entry)[entry.prompt_len :].tolist())
         return counts
 
 
-def _whole(directory: Path) -> list[Entry]:
-    """All that a cache holds; logged where that is not all that it is of."""
+def _entries(directory: Path) -> list[Entry]:
+    """A cache's entries; passages that are not distilled yet are logged."""
     found = list(cache.entries(directory))
-    taught_nothing = cache.passages_excluded(directory).total()
-    lacking = cache.read_metadata(directory).passages - len(found) - taught_nothing
-    if lacking:
-        logger.warning("%s lacks %d of its passages: not all was distilled", directory, lacking)
+    excluded = cache.passages_excluded(directory).total()
+    missing = cache.read_metadata(directory).passages - len(found) - excluded
+    if missing:
+        logger.warning("%s lacks %d of its passages: not all was distilled", directory, missing)
     return found
 
 
-def _speaker(entry: Entry) -> str:
-    """By name alone: one corpus may come from several sources, one voice read several books."""
-    return entry.speaker
-
-
 def _held_out(speakers: set[str], share: float) -> set[str]:
-    """About that share of them, at least one: by their names alone, whoever else there is."""
+    """About that share of `speakers`, at least one; each is chosen by a hash of its name alone."""
 
-    def place(speaker: str) -> float:
+    def draw(speaker: str) -> float:
         return int.from_bytes(sha256(speaker.encode()).digest()[:4], "big") / 2**32
 
-    kept = {speaker for speaker in speakers if place(speaker) < share}
-    return kept or set(sorted(speakers, key=place)[:1])
+    kept = {speaker for speaker in speakers if draw(speaker) < share}
+    return kept or set(sorted(speakers, key=draw)[:1])
 
 
-def _spread(entries: list[Entry], count: int) -> list[Entry]:
-    """At most `count`, evenly from all."""
+def _evenly_chosen(entries: list[Entry], count: int) -> list[Entry]:
+    """At most `count` entries, at even distances."""
     count = min(count, len(entries))
     return [entries[n * len(entries) // count] for n in range(count)]
 
 
 def draft_vocabulary(counts: Counter[int], coverage: float) -> tuple[int, ...] | None:
-    """The most frequent ids that make up `coverage` of what was counted, ascending; None for all."""
+    """The most frequent ids that make up `coverage` of the counts, ascending; None for all."""
     if coverage >= 1:
         return None
     needed, ids = coverage * counts.total(), []
@@ -108,10 +104,10 @@ def draft_vocabulary(counts: Counter[int], coverage: float) -> tuple[int, ...] |
     return tuple(sorted(ids))
 
 
-class Steps(Dataset[Batch]):
-    """Item n is the batch of step n: its utterances and anchors follow from seed and step alone.
+class TrainingBatches(Dataset[Batch]):
+    """A data set whose item n is the batch of step n, a function of seed and step.
 
-    lookup: see `packing.pack`. rank, world: which process this is, of how many.
+    lookup: see `packing.lookup_of`. rank, world: index and number of the processes.
     """
 
     def __init__(
@@ -133,20 +129,20 @@ class Steps(Dataset[Batch]):
         recipe = self._recipe
         number = step * self._world + self._rank
         source = random.Random(f"{recipe.seed} {number}")  # noqa: S311  (no secret depends on it)
-        taught = [
-            _masked(cache.read(entry), recipe.masked, source) for entry in self._chosen(number)
+        trajectories = [
+            _masked(cache.read(entry), recipe.masked, source) for entry in self._batch(number)
         ]
         return pack(
-            taught,
-            [draw_anchors(trajectory, recipe.anchors, source) for trajectory in taught],
+            trajectories,
+            [draw_anchors(trajectory, recipe.anchors, source) for trajectory in trajectories],
             kept=self._splits.metadata.aux_layers,
             wanted=recipe.aux_layers,
             block=recipe.block,
             lookup=self._lookup,
         )
 
-    def _chosen(self, number: int) -> list[Entry]:
-        """Utterances of batch `number` of an endless row of shuffled epochs."""
+    def _batch(self, number: int) -> list[Entry]:
+        """Batch `number` of an endless series of shuffled epochs."""
         size = max(1, len(self._splits.training) // self._recipe.batch)
         epoch, at = divmod(number, size)
         if self._epoch[0] != epoch:
@@ -156,7 +152,7 @@ class Steps(Dataset[Batch]):
 
 
 def _masked(trajectory: Trajectory, spans: float, source: random.Random) -> Trajectory:
-    """With short spans of its states put out, so many per 100 states (after SpecAugment's)."""
+    """The trajectory with short spans of its states set to 0, `spans` per 100 states (after SpecAugment)."""
     states = trajectory.states
     for _ in range(round(len(states) * spans / 100)):
         at = source.randrange(len(states))
@@ -165,9 +161,9 @@ def _masked(trajectory: Trajectory, spans: float, source: random.Random) -> Traj
 
 
 def epoch_batches(entries: Sequence[Entry], size: int, seed: str) -> list[list[Entry]]:
-    """All entries once, in random batches of utterances alike in length: padding is waste.
+    """Random batches of entries of similar length, which need little padding; each entry at most once.
 
-    What is left over of an epoch waits for the next.
+    A last batch smaller than `size` is dropped.
     """
     source = random.Random(seed)  # noqa: S311  (no secret depends on it)
     order = source.sample(list(entries), len(entries))

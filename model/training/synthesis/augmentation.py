@@ -1,6 +1,6 @@
-"""What sets one clip apart from another: speaker, room, noise, line, level, silence and cuts.
+"""Augmentation of generated speech: speaker, room, noise, telephone line, level, silence and cuts.
 
-Everything is drawn from (seed, clip) alone, so that a clip is the same whatever was made before.
+Every draw is a function of (seed, clip).
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ SAMPLE_RATE = 16_000  # as model.whisper.mel has it, which needs torch
 
 _ROOM_SHARE, _NOISE_SHARE, _TELEPHONE_SHARE, _CUT_SHARE = 1 / 3, 0.5, 0.1, 0.15
 _SIZES = (0.85, 1.18)
-_PACES = (0.8, 1.25)
+_TEMPOS = (0.8, 1.25)
 _SILENCES_S = (0.1, 1.0)
 _PEAKS_DBFS = (-32.0, -3.0)
 _SNRS_DB = (5.0, 40.0)
@@ -34,14 +34,13 @@ Noise = Literal["white", "pink", "brown", "recorded"]
 class Augmentation:
     """How one clip is made.
 
-    size: factor on pitch and formants alike, as of a smaller speaker (above 1) or a larger one.
-    pace, pitch: factors on the voice's own, apart from what `size` does. reflections: delay in
-    seconds and gain of each. peak_dbfs: of the loudest sample. cut: where the clip ends, as a
-    share of its speech; None leaves it whole.
+    size: factor on pitch and formants alike: above 1 a smaller speaker, below 1 a larger one. tempo,
+    pitch: further factors on the voice's own. reflections: delay in seconds and gain of each. peak_dbfs:
+    of the loudest sample. cut: where the clip ends, as a share of its speech; None leaves it whole.
     """
 
     size: float
-    draft_length: float
+    tempo: float
     pitch: float
     lead_s: float
     tail_s: float
@@ -54,28 +53,28 @@ class Augmentation:
 
     @property
     def bucket(self) -> str:
-        """The speaker that pitch and size make of a voice, in words."""
+        """The apparent speaker, by size and pitch, in words."""
         size = "large" if self.size < 0.95 else "small" if self.size > 1.06 else "middle"
         pitch = "low" if self.pitch < 0.9 else "high" if self.pitch > 1.05 else "plain"
         return f"{size}-{pitch}"
 
 
 def stream(seed: int, clip: int, purpose: int) -> np.random.Generator:
-    """The random numbers of one clip for one purpose: a counter-based stream of its own."""
+    """A counter-based stream of random numbers for one clip and one purpose."""
     return np.random.Generator(np.random.Philox(key=seed, counter=[0, 0, purpose, clip]))
 
 
 def draw(rng: np.random.Generator, pitches: tuple[float, float], *, recorded: bool) -> Augmentation:
-    """A variation for a voice whose pitch may be multiplied by `pitches`.
+    """A random augmentation for a voice whose pitch may be multiplied by `pitches`.
 
-    recorded: whether there are recordings of noise to choose from, too.
+    recorded: whether there are recordings of noise to choose from.
     """
     noises: list[Noise] = ["white", "pink", "brown"]
     if recorded:
         noises += ["recorded"] * len(noises)
     return Augmentation(
         size=_log_uniform(rng, _SIZES),
-        draft_length=_log_uniform(rng, _PACES),
+        tempo=_log_uniform(rng, _TEMPOS),
         pitch=_log_uniform(rng, pitches),
         lead_s=rng.uniform(*_SILENCES_S),
         tail_s=rng.uniform(*_SILENCES_S),
@@ -131,11 +130,11 @@ def _reflections(rng: np.random.Generator) -> tuple[tuple[float, float], ...]:
 
 
 def _reflected(speech: Audio, reflections: Sequence[tuple[float, float]]) -> Audio:
-    encoder_len = speech.copy()
+    reflected = speech.copy()
     for delay_s, gain in reflections:
         delay = round(delay_s * SAMPLE_RATE)
-        encoder_len[delay:] += np.float32(gain) * speech[: len(speech) - delay]
-    return encoder_len
+        reflected[delay:] += np.float32(gain) * speech[: len(speech) - delay]
+    return reflected
 
 
 def _noise(
@@ -151,7 +150,7 @@ def _noise(
 
 
 def _telephoned(clip: Audio) -> Audio:
-    """Through a line of 300 … 3400 Hz at 8 kHz in μ-law of 8 bits (as G.711's curve), and back."""
+    """The clip after a line of 300 … 3400 Hz at 8 kHz in 8-bit μ-law (G.711's curve)."""
     import soxr  # noqa: PLC0415  (an extra's)
 
     narrow = soxr.resample(clip, SAMPLE_RATE, _TELEPHONE_RATE)
@@ -169,7 +168,7 @@ def _telephoned(clip: Audio) -> Audio:
 
 
 def _loudness(speech: Audio) -> float:
-    """Root mean square over the frames in which something is said."""
+    """Root mean square over the frames that are not silent."""
     frames = speech[: len(speech) // _FRAME * _FRAME].reshape(-1, _FRAME)
     power = np.square(frames).mean(axis=1)
     return float(np.sqrt(power[power >= _AUDIBLE * power.max()].mean()))

@@ -1,6 +1,6 @@
-"""Prose into excerpts: stretches of consecutive sentences that read as clips of 3 … 28 s.
+"""Excerpts of prose: consecutive sentences that last 3 … 28 s when read aloud.
 
-An excerpt never straddles a chapter, a book, or a sentence that was left out.
+An excerpt never spans a chapter's end, a book's, or a sentence that was left out.
 """
 
 import re
@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-CHARACTERS_PER_S = 14.5  # English read at an ordinary pace, pauses included
+CHARACTERS_PER_S = 14.5  # English read at an ordinary tempo, pauses included
 SHORTEST_S, LONGEST_S = 3.0, 28.0
-# What is aimed at, a little inside the bounds, so that the nearest end of a sentence lies inside too;
-# read at various paces, 70 % of such excerpts last 15 s and more.
+# Aims lie a little inside the bounds, so that the nearest end of a sentence lies inside, too. Read at
+# various tempos, 70 % of such excerpts last 15 s and more.
 _LONG_SHARE = 0.77
 _LONG_AIMS = (17.0, 27.0)
 _SHORT_AIMS = (4.0, 14.0)
@@ -62,11 +62,11 @@ class Excerpt:
 
 
 def read_excerpts(texts: Iterable[Path], seed: int) -> list[Excerpt]:
-    """Every excerpt of those books, in their order; the same for the same texts and seed.
+    """Every excerpt of those books, in order; a function of texts and seed.
 
-    A book is UTF-8 text, its paragraphs one a line or set apart by blank lines. Licence headers,
-    headings and sentences that cannot be read aloud are left out. Raises OSError, and ValueError
-    for a file that is no such text.
+    A book is UTF-8 text with a paragraph a line, or paragraphs separated by blank lines. Licence headers,
+    headings and sentences that cannot be read aloud are left out. Raises OSError, and ValueError for
+    other files.
     """
     rng = np.random.default_rng(seed)
     return [
@@ -78,7 +78,7 @@ def read_excerpts(texts: Iterable[Path], seed: int) -> list[Excerpt]:
 
 
 def stretches(book: str) -> Iterator[list[str]]:
-    """Runs of consecutive sentences, in order: a heading, or a sentence left out, ends one."""
+    """Runs of consecutive sentences, in order; a heading or a sentence left out ends a run."""
     run: list[str] = []
     for paragraph in _paragraphs(book):
         found = [] if _is_heading(paragraph) else list(_sentences(_plain(paragraph)))
@@ -93,10 +93,10 @@ def stretches(book: str) -> Iterator[list[str]]:
 
 
 def pack(sentences: Sequence[str], rng: np.random.Generator) -> Iterator[str]:
-    """Join consecutive sentences into excerpts of SHORTEST_S … LONGEST_S, read at ordinary pace.
+    """Join consecutive sentences into excerpts of SHORTEST_S … LONGEST_S, read at ordinary tempo.
 
-    A sentence too long for one excerpt is parted at its clauses. Left out is only what stays
-    shorter than SHORTEST_S because what follows does not fit, and a clause that is too long.
+    A sentence too long for one excerpt is split into clauses. Clauses that are too long are left out, and
+    texts shorter than SHORTEST_S to which the next clause does not fit.
     """
     excerpt, aim = "", _aim(rng)
     for part in (part for sentence in sentences for part in _parts(sentence)):
@@ -114,7 +114,7 @@ def pack(sentences: Sequence[str], rng: np.random.Generator) -> Iterator[str]:
 
 
 def seconds(text: str) -> float:
-    """About how long it takes to read `text` at an ordinary pace."""
+    """Estimated duration of `text`, read aloud at an ordinary tempo."""
     return len(text) / CHARACTERS_PER_S
 
 
@@ -130,7 +130,7 @@ def _aim(rng: np.random.Generator) -> float:
 
 
 def _paragraphs(book: str) -> list[str]:
-    """The text between licence header and footer, one paragraph each."""
+    """The paragraphs between licence header and footer."""
     if header := _HEADER.search(book):
         book = book[header.end() :]
     if footer := _FOOTER.search(book):
@@ -152,11 +152,11 @@ def _plain(text: str) -> str:
 
 
 def _unshouted(sentence: str) -> str:
-    """Words emphasised by capitals in small letters, Roman numerals aside."""
+    """Words in capitals, put in small letters; Roman numerals stay."""
     quiet = _SHOUTED.sub(
         lambda word: word[0] if _ROMAN.fullmatch(word[0]) else word[0].lower(), sentence
     )
-    return _OPENING.sub(lambda prompt_tokens: prompt_tokens[0].upper(), quiet, count=1)
+    return _OPENING.sub(lambda letter: letter[0].upper(), quiet, count=1)
 
 
 def _sentences(paragraph: str) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Synthetic training speech: public-domain prose, read by many voices.
 
-A clip depends on its number and the settings alone, whatever was made before it and by which run.
+A clip is a function of its number and the settings.
 """
 
 import argparse
@@ -22,14 +22,14 @@ from model.training.synthesis.manifest import Clip, Manifest, SynthesisError
 from model.training.synthesis.voices import VOICES, Voice, VoiceError
 
 _FORMAT = 1  # raised when the same settings make other clips than before
-_ORDER, _SPEAKERS, _VARIATION, _NOISE = range(4)  # purposes of random numbers
-# A clip that turns out too long is read again, faster, to fill this share of the longest.
+_ORDER, _SPEAKERS, _AUGMENTATION, _NOISE = range(4)  # purposes of random numbers
+# A clip that is too long is read again, faster, to fill this share of the longest.
 _REFILLS = (0.8, 0.97)
 
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What clips are made of. noises: recordings, 16 kHz mono and not empty."""
+    """Texts, voices and noises of clips. noises: recordings, 16 kHz mono and not empty."""
 
     excerpts: Sequence[Excerpt]
     voices: Sequence[Voice]
@@ -37,7 +37,7 @@ class Material:
     seed: int
 
     def settings(self) -> dict[str, object]:
-        """What tells apart material that would make other clips; plain JSON."""
+        """JSON that differs for material that makes other clips."""
         text = hashlib.sha256("\n".join(excerpt.text for excerpt in self.excerpts).encode())
         noise = hashlib.sha256(b"".join(noise.tobytes() for noise in self.noises))
         return {
@@ -49,33 +49,31 @@ class Material:
         }
 
     def choose(self, clip: int) -> tuple[Excerpt, Voice]:
-        """What that clip says. Every excerpt is read once before any is read by another voice."""
-        reading, place = divmod(clip, len(self.excerpts))
-        order = stream(self.seed, reading, _ORDER).permutation(len(self.excerpts))
-        excerpt = int(order[place])
-        # An exponential race: its winner is drawn by weight, so is the second among the rest, …
-        run_paired = stream(self.seed, excerpt, _SPEAKERS).exponential(size=len(self.voices))
-        ranks = np.argsort(run_paired / [voice.weight for voice in self.voices])
-        return self.excerpts[excerpt], self.voices[ranks[reading % len(self.voices)]]
+        """The clip's text and voice. Every excerpt is read once before any is read by a second voice."""
+        epoch, index = divmod(clip, len(self.excerpts))
+        order = stream(self.seed, epoch, _ORDER).permutation(len(self.excerpts))
+        excerpt = int(order[index])
+        # Exponential arrival times: the first voice is drawn by weight, so is the second of the rest, …
+        arrivals = stream(self.seed, excerpt, _SPEAKERS).exponential(size=len(self.voices))
+        ranks = np.argsort(arrivals / [voice.weight for voice in self.voices])
+        return self.excerpts[excerpt], self.voices[ranks[epoch % len(self.voices)]]
 
     def make(self, clip: int) -> Clip:
         """Clip number `clip`, at most LONGEST_S long. Raises VoiceError."""
         excerpt, voice = self.choose(clip)
-        rng = stream(self.seed, clip, _VARIATION)
+        rng = stream(self.seed, clip, _AUGMENTATION)
         augmentation = draw(rng, voice.pitches, recorded=bool(self.noises))
-        draft_length, silence_s = (
-            augmentation.draft_length / augmentation.size,
-            augmentation.lead_s + augmentation.tail_s,
-        )
+        tempo = augmentation.tempo / augmentation.size
+        silence_s = augmentation.lead_s + augmentation.tail_s
         while True:
             audio, rate = voice.speak(
-                excerpt.text, draft_length=draft_length, pitch=augmentation.pitch, seed=clip
+                excerpt.text, tempo=tempo, pitch=augmentation.pitch, seed=clip
             )
             speech = resize(audio, rate, augmentation.size)
             speech_s = len(speech) / SAMPLE_RATE
             if speech_s + silence_s <= LONGEST_S:
                 break
-            draft_length *= speech_s / (rng.uniform(*_REFILLS) * LONGEST_S - silence_s)
+            tempo *= speech_s / (rng.uniform(*_REFILLS) * LONGEST_S - silence_s)
         return Clip(
             number=clip,
             audio=render(speech, augmentation, stream(self.seed, clip, _NOISE), self.noises),
@@ -95,12 +93,12 @@ def synthesise(
     noises: Sequence[Path] = (),
     voices: Sequence[Voice] = VOICES,
 ) -> float:
-    """Make clips below `out` until there are `hours` of them; returns the hours there are.
+    """Make clips below `out` until there are `hours` of them; returns the hours of all clips.
 
-    texts: books, see `read_excerpts`. shard: (i, n) makes every n-th clip from the i-th on, up to
-    the n-th part of the hours; n such runs may go on at once, each with a manifest of its own.
-    noises: recordings to lay under speech. Raises SynthesisError, also when `out` was begun with
-    other settings; VoiceError; ValueError and OSError for texts that cannot be read.
+    texts: books, see `read_excerpts`. shard: (i, n) makes every n-th clip from the i-th on, up to the n-th
+    part of the hours; n such runs may be concurrent, each with its own manifest. noises: recordings to mix
+    with speech. Raises SynthesisError, also for an `out` with other settings; VoiceError; ValueError and
+    OSError for texts that cannot be read.
     """
     index, shards = shard
     if not 0 <= index < shards:
@@ -115,7 +113,7 @@ def synthesise(
     name = "manifest.tsv" if shards == 1 else f"manifest-{index}-of-{shards}.tsv"
     try:
         out.mkdir(parents=True, exist_ok=True)
-        _settle(out, material.settings() | {"shards": shards})
+        _check_settings(out, material.settings() | {"shards": shards})
         with Manifest(out / name) as manifest:
             _fill(manifest, material, hours / shards * 3600, shard)
             return manifest.seconds / 3600
@@ -127,9 +125,9 @@ def synthesise(
 
 
 def train_noises(manifest: Path) -> list[Path]:
-    """The recordings without speech that a manifest gives for training.
+    """A manifest's training recordings without speech: rows with use=train and language=none.
 
-    Rows count whose column `use` is train and whose `language` is none. Raises OSError.
+    Raises OSError.
     """
     with manifest.open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
@@ -161,13 +159,13 @@ def _fill(manifest: Manifest, material: Material, seconds: float, shard: tuple[i
             clip += shards
 
 
-def _settle(out: Path, settings: dict[str, object]) -> None:
-    """The first run's settings hold for all: others would give its numbers to other clips."""
+def _check_settings(out: Path, settings: dict[str, object]) -> None:
+    """Write the first run's settings, or compare with them. Raises SynthesisError for others."""
     path = out / "settings.json"
     proposal = out / f"settings.{os.getpid()}.part"
     try:
         proposal.write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
-        os.link(proposal, path)  # whole, and only if there is none
+        os.link(proposal, path)  # atomic, and fails if there is one
     except FileExistsError:
         kept = json.loads(path.read_text(encoding="utf-8"))
         differing = sorted(key for key in settings if settings[key] != kept.get(key))

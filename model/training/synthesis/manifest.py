@@ -1,6 +1,6 @@
-"""Clips on disk: FLAC files, and a table that names each of them once it is whole.
+"""Clips on disk: FLAC files, and a manifest that lists each of them once it is whole.
 
-Whatever ends a run, kill -9 and a full disk included, the next one goes on after the last whole line.
+After any end of a run, kill -9 and a full disk included, the next one continues after the last whole line.
 """
 
 import fcntl
@@ -22,15 +22,15 @@ _LICENCE = "public-domain text, generated speech"
 
 
 class SynthesisError(Exception):
-    """Something that stops the making of clips; the message says what to do."""
+    """An error that stops the synthesis; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clip:
-    """What one clip's file and its line of the manifest say.
+    """One clip's file and line of the manifest.
 
-    audio: float32 [samples], 16 kHz mono in [-1, 1]. transcript: empty for a clip that ends within
-    its speech, since nobody knows how far it goes.
+    audio: float32 [samples], 16 kHz mono in [-1, 1]. transcript: empty for a clip that is cut within its
+    speech, as the last word is not known.
     """
 
     number: int
@@ -41,17 +41,17 @@ class Clip:
 
     @property
     def name(self) -> str:
-        """Where it lies, as seen from the manifest."""
+        """The file's path, relative to the manifest."""
         return f"{self.number // _PER_FOLDER:03}/{self.number:05}.flac"
 
     @property
     def seconds(self) -> float:
-        """How long it is."""
+        """Duration."""
         return len(self.audio) / SAMPLE_RATE
 
 
 class Manifest:
-    """The clips of one shard, in order. Each clip's file is whole before its line is begun."""
+    """The clips of one shard, in order. A clip's file is whole before its line is begun."""
 
     last: int | None = None  # number of the last clip
     seconds = 0.0  # of all clips
@@ -79,7 +79,7 @@ class Manifest:
     def add(self, clip: Clip) -> None:
         """Write the clip's file, then its line.
 
-        Raises OSError, and then leaves no line: at most a whole file, which the next run replaces.
+        Raises OSError; then there is no line, and at most a whole file, which the next run replaces.
         """
         path = self._path.parent / clip.name
         path.parent.mkdir(exist_ok=True)
@@ -88,12 +88,12 @@ class Manifest:
         with replacing(path) as temporary:
             temporary.write_bytes(encoded.getbuffer())
         seconds = f"{clip.seconds:.2f}"
-        said = (clip.speaker, clip.transcript, _LICENCE, clip.source)
-        self._write((clip.name, seconds, "train", "en", *said))
+        columns = (clip.speaker, clip.transcript, _LICENCE, clip.source)
+        self._write((clip.name, seconds, "train", "en", *columns))
         self._count(clip.name, seconds)
 
     def _resume(self) -> None:
-        """Drop a line that was not finished; count the others."""
+        """Remove an unfinished line; count the others."""
         self._file.seek(0)
         lines = self._file.read().splitlines(keepends=True)
         if lines and not lines[-1].endswith(b"\n"):
@@ -114,7 +114,7 @@ class Manifest:
         line = ("\t".join(row) + "\n").encode()
         end = self._file.seek(0, os.SEEK_END)
         try:
-            while line:  # a disk that fills up takes part of it
+            while line:  # a full disk takes a part
                 line = line[self._file.write(line) :]
         except OSError:
             self._file.truncate(end)

@@ -1,6 +1,6 @@
-"""Text into speech: the voices of hibari-tts and flite behind one function.
+"""Speech synthesis: the voices of hibari-tts and flite behind one function, on one thread each.
 
-Both speak on one thread; nothing but the arguments decides what is said and how.
+Speech is a function of the arguments.
 """
 
 import subprocess
@@ -21,25 +21,25 @@ _ASCII = str.maketrans({"—": ", ", "£": "pounds ", "Œ": "Oe", "œ": "oe", "�
 
 
 class VoiceError(Exception):
-    """A synthesiser that is missing or that failed; the message says what to do."""
+    """A missing or failed synthesiser; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Voice:
-    """A speaker. variant: the name that the synthesiser has for it."""
+    """A speaker. variant: its name in the synthesiser."""
 
     synthesiser: Literal["hibari", "flite"]
     variant: str
     weight: float  # how often it speaks, relative to the others
-    pitches: tuple[float, float]  # what its pitch may be multiplied by, formants unchanged
+    pitches: tuple[float, float]  # bounds of factors on its pitch, formants unchanged
 
     @property
     def name(self) -> str:
-        """As the manifest's column `speaker` begins."""
+        """The prefix of the manifest's column `speaker`."""
         return f"{self.synthesiser}-{self.variant}"
 
     def check(self) -> None:
-        """Raises VoiceError when the synthesiser, or this voice of it, is not installed."""
+        """Raise VoiceError when the synthesiser, or this voice of it, is not installed."""
         match self.synthesiser:
             case "hibari":
                 hibari_voice(self.variant)
@@ -53,18 +53,18 @@ class Voice:
                 assert_never(unknown)
 
     def speak(
-        self, text: str, *, draft_length: float, pitch: float, seed: int
+        self, text: str, *, tempo: float, pitch: float, seed: int
     ) -> tuple[NDArray[np.float32], int]:
         """Read `text` aloud: float32 [samples], mono, in about [-1, 1], and its rate in Hz.
 
-        pace: 1 is the voice's own, 2 twice as fast. pitch: multiplies the fundamental. seed:
-        decides hibari's breath noise. Raises VoiceError, also when nothing was said.
+        tempo: 1 is the voice's own, 2 twice as fast. pitch: factor on the fundamental. seed: of hibari's
+        breath noise. Raises VoiceError, also for silence.
         """
         match self.synthesiser:
             case "hibari":
-                audio, rate = _speak_hibari(self.variant, text, draft_length, pitch, seed)
+                audio, rate = _speak_hibari(self.variant, text, tempo, pitch, seed)
             case "flite":
-                audio, rate = _speak_flite(self.variant, text, draft_length, pitch)
+                audio, rate = _speak_flite(self.variant, text, tempo, pitch)
             case unknown:
                 assert_never(unknown)
         if not audio.any():
@@ -110,41 +110,41 @@ def flite_voices() -> frozenset[str]:
 
 
 def _speak_hibari(
-    name: str, text: str, draft_length: float, pitch: float, seed: int
+    name: str, text: str, tempo: float, pitch: float, seed: int
 ) -> tuple[NDArray[np.float32], int]:
-    """As hibari's own call, save that its fundamental, the last of the net's outputs, is scaled."""
+    """Hibari's own synthesis with a scaled fundamental, the last of the network's outputs."""
     from hibari import dsp  # noqa: PLC0415  (an extra's)
 
     voice = hibari_voice(name)
     rng = np.random.default_rng(seed)
-    audio_len = [np.zeros(0, np.float32)]
+    pieces = [np.zeros(0, np.float32)]
     for phonemes in voice.phonemize(text):
         inputs = {
             "ids": np.asarray([voice.ids(phonemes)], np.int64),
-            "speed": np.asarray([draft_length], np.float32),
+            "speed": np.asarray([tempo], np.float32),
         }
         *spectrum, fundamental = (output[0] for output in voice.sess.run(None, inputs))
-        audio_len.append(dsp.synth(*spectrum, fundamental * np.float32(pitch), rng))
-    return np.concatenate(audio_len), voice.sample_rate
+        pieces.append(dsp.synth(*spectrum, fundamental * np.float32(pitch), rng))
+    return np.concatenate(pieces), voice.sample_rate
 
 
 def _speak_flite(
-    name: str, text: str, draft_length: float, pitch: float
+    name: str, text: str, tempo: float, pitch: float
 ) -> tuple[NDArray[np.float32], int]:
     with tempfile.TemporaryDirectory(prefix="captiond-flite-") as folder:
-        said, encoder_len = Path(folder, "said.txt"), Path(folder, "heard.wav")
-        said.write_text(_ascii(text), encoding="ascii")
-        command = ["flite", "-voice", name, "--setf", f"duration_stretch={1 / draft_length:.4f}"]
+        text_file, speech_file = Path(folder, "text.txt"), Path(folder, "speech.wav")
+        text_file.write_text(_ascii(text), encoding="ascii")
+        command = ["flite", "-voice", name, "--setf", f"duration_stretch={1 / tempo:.4f}"]
         if name in _FLITE_PITCH_HZ:
             command += ["--setf", f"int_f0_target_mean={_FLITE_PITCH_HZ[name] * pitch:.1f}"]
         try:
             subprocess.run(  # noqa: S603  (arguments of our own)
-                [*command, "-f", str(said), "-o", str(encoder_len)],
+                [*command, "-f", str(text_file), "-o", str(speech_file)],
                 check=True,
                 capture_output=True,
                 timeout=_FLITE_TIMEOUT_S,
             )
-            audio, rate = soundfile.read(encoder_len, dtype="float32")
+            audio, rate = soundfile.read(speech_file, dtype="float32")
         except (OSError, subprocess.SubprocessError, soundfile.SoundFileError) as error:
             raise VoiceError(f"flite failed with its voice {name}: {error}") from error
     return audio, rate

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from daemon.server import Daemon
-from daemon.sessions.connection import MOST_ERRORS
+from daemon.sessions.frame_handler import MOST_ERRORS
 from streaming.protocol import (
     Closed,
     Error,
@@ -238,12 +238,12 @@ async def test_a_client_that_never_starts_is_let_go() -> None:
 
 async def test_a_start_in_time_ends_the_wait() -> None:
     async with serving(ScriptedEngine()) as daemon, calling(daemon) as client:
-        await until(lambda: bool(daemon._connections))
-        (connection,) = daemon._connections
-        assert "start" in connection._timers
+        await until(lambda: bool(daemon.connections))
+        (connection,) = daemon.connections
+        assert "start" in connection.handler.deadlines.pending
         await client.say(Start())
         await client.hear_until(Ready)
-        assert "start" not in connection._timers
+        assert "start" not in connection.handler.deadlines.pending
 
 
 async def test_a_frame_above_the_limit_closes_with_the_numbers() -> None:

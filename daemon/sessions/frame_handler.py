@@ -1,0 +1,121 @@
+"""What a client's frames ask of its session, and what it is told where it asks wrongly."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import assert_never
+
+from daemon.sessions.close_reasons import CloseReason, busy, too_many_errors
+from daemon.sessions.deadlines import Deadlines
+from daemon.sessions.live_session import Client, LiveSession, Service
+from daemon.sessions.registry import SessionRegistry
+from streaming.lifecycle import Event, State, after
+from streaming.protocol import Error, Flush, ProtocolError, Resume, Start, Stop, decode_client
+
+MOST_ERRORS = 10  # a client that gets this many things wrong will not get better
+
+
+class FrameHandler:
+    """One client's, whose token is called `label`.
+
+    no_room: why it may not start a session now; empty if it may. session: once it has started or
+    resumed one. excused: whether the client may well have sent what has not been read.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        label: str,
+        service: Service,
+        registry: SessionRegistry,
+        no_room: Callable[[], str],
+        excused: Callable[[], bool],
+    ) -> None:
+        self.session: LiveSession | None = None
+        self._client = client
+        self._label = label
+        self._service = service
+        self._registry = registry
+        self._no_room = no_room
+        self._errors = 0
+        self.deadlines = Deadlines(service.config, self.shut_down, excused)
+
+    @property
+    def listens(self) -> bool:
+        """Whether what the client says still matters."""
+        return not self._client.gone and (self.session is None or self.session.listens)
+
+    async def text(self, frame: str) -> None:
+        """Obey a command."""
+        with self._refusals():
+            match message := decode_client(frame):
+                case Start():
+                    self._expect_no_session()
+                    if reason := self._no_room():
+                        self.shut_down(busy(reason))
+                        return
+                    self._serve(
+                        self._registry.open(message, self._label, self._service, self._client)
+                    )
+                case Resume():
+                    self._expect_no_session()
+                    self._serve(await self._registry.resume(message, self._label, self._client))
+                case Flush():
+                    self._started(Event.FLUSH).flush()
+                case Stop():
+                    self._started(Event.STOP).stop()
+                case _:
+                    assert_never(message)
+
+    def audio(self, frame: bytes) -> Iterator[None]:
+        """Hear a frame, step by step. What was refused asks for no second step.
+
+        A frame that has been taken is heard to its end, whoever has gone: it counts as received.
+        """
+        with self._refusals():
+            self._started(Event.AUDIO).feed(frame)
+        yield
+        while (
+            (session := self.session)
+            and session.stream.unprocessed
+            and not session.state.is_finished
+        ):
+            with self._refusals():
+                session.process()
+            yield
+
+    def shut_down(self, close_reason: CloseReason) -> None:
+        """Listen no more, finish what was spoken, then close as `farewell` says."""
+        if not self.listens:
+            return
+        if self.session is not None:
+            self.session.shut_down(close_reason)
+            return
+        if close_reason.error is not None:
+            self._client.tell(close_reason.error)
+        self._client.over(close_reason)
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """Tell the client what it gets wrong meanwhile."""
+        try:
+            yield
+        except ProtocolError as error:
+            self._client.tell(Error(code=error.code, message=str(error), fatal=False))
+            self._errors += 1
+            if self._errors >= MOST_ERRORS:
+                self.shut_down(too_many_errors(self._errors))
+        self._client.changed()
+
+    def _serve(self, session: LiveSession) -> None:
+        self.session = session
+        self.deadlines.started(session)
+
+    def _expect_no_session(self) -> None:
+        after(State.STARTING if self.session is None else self.session.state, Event.START)
+
+    def _started(self, event: Event) -> LiveSession:
+        """The session. Raises ProtocolError where there is none that could take `event`."""
+        if self.session is None:
+            after(State.STARTING, event)
+        assert self.session is not None
+        return self.session

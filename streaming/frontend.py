@@ -1,0 +1,68 @@
+"""Bytes in, segmenter events out: decoder, detector of speech and segmenter in a row."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streaming.audio import AudioDecoder
+from streaming.protocol import Start
+from streaming.segmenter import Event, Segmenter
+from streaming.settings import Settings
+from streaming.vad import VoiceActivity, detector
+
+Judged = tuple[list[Event], bool]  # what a frame of the detector led to, and whether it was speech
+
+
+class FrontEnd:
+    """One stream's. What `read` and `finish` return is lazy: go through all of it at once.
+
+    `vad` replaces the detector that the settings name.
+    """
+
+    def __init__(self, start: Start, settings: Settings, vad: VoiceActivity | None) -> None:
+        self._decoder = AudioDecoder(start.encoding, start.rate, start.channels)
+        self._vad = vad if vad is not None else detector(settings.vad, settings.vad_mode)
+        self.segmenter = Segmenter(settings, self._vad.frame)
+        self._pending = np.zeros(0, np.float32)  # less than a frame
+
+    @property
+    def received(self) -> int:
+        """Samples at 16 kHz that came so far, refused ones included."""
+        return self._decoder.received
+
+    @property
+    def refused(self) -> int:
+        """Samples at 16 kHz among them that could not be used."""
+        return self._decoder.refused
+
+    @property
+    def unread(self) -> bool:
+        """Whether some of the last binary frame waits for `read`."""
+        return self._decoder.unread
+
+    def take(self, data: bytes) -> None:
+        """Take a binary frame. Raises ProtocolError as `AudioDecoder.take` does."""
+        self._decoder.take(data)
+
+    def read(self) -> Iterator[Judged]:
+        """Half a second of what was taken, at most."""
+        return self._judge(self._decoder.read())
+
+    def finish(self, *, last: bool) -> Iterator[Judged]:
+        """All that is left; the open utterance ends. More may follow unless this was the `last`."""
+        while self.unread:
+            yield from self.read()
+        yield from self._judge(self._decoder.finish())
+        rest, self._pending = self._pending, self._pending[:0]
+        yield self.segmenter.flush(rest, last=last), False
+
+    def _judge(self, samples: NDArray[np.float32]) -> Iterator[Judged]:
+        audio = np.concatenate([self._pending, samples])
+        size = self._vad.frame
+        whole = len(audio) - len(audio) % size
+        self._pending = audio[whole:].copy()  # a view would keep the whole frame alive
+        for at in range(0, whole, size):
+            frame = audio[at : at + size]
+            speech = self._vad.is_speech(frame)
+            yield self.segmenter.push(frame, speech=speech), speech

@@ -1,0 +1,56 @@
+from streaming.captioner import Captioner
+from streaming.protocol import Start
+from streaming.utterance import Decode, Utterance
+from tests.support.streams import RATE, Heard, quiet
+
+
+def captioner(**start: object) -> Captioner:
+    return Captioner(Start(**{"language": "en"} | start))  # type: ignore[arg-type]  # any fields
+
+
+def decode(one: Captioner, utterance: Utterance, *, final: bool = False) -> Decode:
+    return one.decode(utterance, (0, RATE), RATE, quiet(1), final=final)
+
+
+def utterance() -> Utterance:
+    return Utterance(0, start=0, due=0, given=0)
+
+
+def test_a_partial_is_wanted_where_it_was_asked_for_and_its_language_can_be_told() -> None:
+    assert captioner().wants_partial(1)
+    assert not captioner(partials=False).wants_partial(RATE)
+    assert not captioner(language=None).wants_partial(RATE - 1)
+    assert captioner(language=None).wants_partial(RATE)
+
+
+def test_a_language_that_was_detected_is_expected_of_the_next() -> None:
+    one, spoken = captioner(language=None), utterance()
+    first = decode(one, spoken, final=True)
+    assert (first.language, first.language_hint) == (None, None)
+    one.final(spoken, first, Heard("ja", language="de", language_probability=0.9), 1.0)
+    assert decode(one, utterance()).language_hint == "de"
+
+
+def test_words_that_were_promised_begin_every_later_decode() -> None:
+    one, spoken = captioner(stability="commit"), utterance()
+    for stop in (RATE, 2 * RATE):
+        work = one.decode(spoken, (0, stop), stop, quiet(1))
+        one.partial(spoken, work, Heard("it is not so"))
+    work = one.decode(spoken, (0, 3 * RATE), RATE, quiet(1), final=True)
+    assert work.prefix
+    assert "it is not so".startswith(work.prefix)
+    assert captioner().decode(spoken, (0, RATE), RATE, quiet(1)).prefix == ""
+
+
+def test_an_older_hypothesis_shows_nothing() -> None:
+    one, spoken = captioner(), utterance()
+    assert one.partial(spoken, decode(one, spoken), Heard("yes, but")) is not None
+    assert one.partial(spoken, decode(one, spoken), Heard("yes, and")) is None
+
+
+def test_a_failure_is_an_error_and_an_empty_final() -> None:
+    one, spoken = captioner(), utterance()
+    error, final = one.failed(spoken, decode(one, spoken, final=True), "no memory")
+    assert (error.code, error.fatal) == ("decode_failed", False)
+    assert "no memory" in error.message
+    assert (final.text, final.language) == ("", "en")
