@@ -1,1 +1,1 @@
-"""Programs and a library that talk to the daemon. Of captiond they import `streaming.protocol` only."""
+"""Programs and a library that talk to the daemon. They import `streaming.protocol` and `streaming.subtitles`, and no other part of captiond."""

@@ -1,6 +1,6 @@
-"""Captions as people read them: lines, JSON lines, subtitles, and the live line of a terminal.
+"""Formats of captions: lines, JSON lines, subtitles, and the live line of a terminal.
 
-Turns messages into text and nothing else: no socket, no audio, no arguments.
+Turns messages into text, and knows no socket, no audio and no arguments.
 """
 
 import os
@@ -34,18 +34,18 @@ METER_FLOOR_DB = -60.0
 
 
 class Format(Protocol):
-    """Messages of one or more sessions, in order, to text; `opening` stands before the first."""
+    """From the messages of one or more sessions, in order, to text; `header` stands before the first."""
 
-    opening: str
+    header: str
 
     def render(self, message: ServerMessage) -> str:
-        """What the message adds to the output; often nothing."""
+        """The text that the message adds to the output; often none."""
 
 
 class Text:
     """One line for each final that has words."""
 
-    opening = ""
+    header = ""
 
     def render(self, message: ServerMessage) -> str:
         """The text of a final."""
@@ -54,9 +54,9 @@ class Text:
 
 
 class JsonLines:
-    """Every message as the daemon sent it, one a line, but for the secret that resumes the session."""
+    """Every message as the daemon sent it, one a line, without the key that resumes the session."""
 
-    opening = ""
+    header = ""
 
     def render(self, message: ServerMessage) -> str:
         """The message itself."""
@@ -74,7 +74,7 @@ FORMATS: dict[str, Callable[[], Format]] = {
 
 
 class Screen:
-    """Where messages go: to `out` in the chosen format, and to the live line if `err` is a terminal.
+    """Writes messages to `out` in the chosen format, and to the live line if `err` is a terminal.
 
     The live line shows the newest partial, its stable part plain and the rest dim, and is wiped
     before anything else is written. troubles: how many error messages the daemon has sent.
@@ -93,12 +93,12 @@ class Screen:
         self._lag_s = 0.0
         self._level_db: float | None = None
         self._drawn = ""
-        self._opening = form.opening
+        self._header = form.header
 
     def show(self, message: ServerMessage) -> None:
-        """Write what the format makes of the message, and keep the live line true."""
-        self._write(self._opening)
-        self._opening = ""
+        """Write the message in the format, and update the live line."""
+        self._write(self._header)
+        self._header = ""
         match message:
             case Partial():
                 self._partial = message
@@ -112,7 +112,7 @@ class Screen:
                 self._lag_s = message.seconds if message.seconds >= BEHIND_S else 0.0
             case Error():
                 self.troubles += 1
-                if not message.fatal:  # a fatal one is told by whoever catches FatalError
+                if not message.fatal:  # the handler of FatalError reports a fatal one
                     self.tell(f"{message.message} ({message.code})")
             case Speech() | Flushed() | Heard():
                 pass
@@ -127,7 +127,7 @@ class Screen:
         self._draw()
 
     def tell(self, text: str) -> None:
-        """Say something to the user, on `err`."""
+        """Write a line for the user to `err`."""
         self._wipe()
         self._err.write(f"{self._name}: {text}\n")
         self._err.flush()
@@ -142,7 +142,7 @@ class Screen:
         if text:
             self._wipe()
             self._out.write(text)
-            self._out.flush()  # captions are live: whoever reads the pipe wants them now
+            self._out.flush()  # captions are live: the reader of a pipe wants them now
 
     def _wipe(self) -> None:
         if self._drawn:

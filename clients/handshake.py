@@ -1,4 +1,4 @@
-"""How a session comes about: the opening handshake, the greeting, and what can go wrong in either.
+"""Opening a session: the websocket handshake, `start` or `resume`, and the errors of both.
 
 Every error is a StreamError:
 
@@ -44,38 +44,38 @@ from streaming.protocol import (
 
 DEFAULT_URL = "ws://127.0.0.1:8765"
 
-# A daemon with a full backlog stops reading on purpose, and a ping waits behind all the audio sent
-# before it: a late answer means "busy", minutes without one mean "gone".
+# A daemon with a full queue stops reading on purpose, and a ping waits behind all the audio sent
+# before it: a late pong means "busy", minutes without one mean "gone".
 PING_TIMEOUT_S = 600.0
 
-CLOSE_TIMEOUT_S = 3.0  # nothing of value follows Closed
+CLOSE_TIMEOUT_S = 3.0  # no message follows Closed
 
-# Messages kept while the caller is not iterating. Pings are answered only while there is room, so
-# room is plentiful: some hundred bytes each.
+# Messages queued while the caller is not iterating, some hundred bytes each. The websocket answers
+# pings only while the queue has room, so it is long.
 UNREAD_MESSAGES = 4096
 
-# Answers that another attempt may change: ours, and those of a proxy whose daemon is just starting.
+# Statuses that another attempt may change: a daemon's, and those of a proxy before a starting daemon.
 TRY_AGAIN = frozenset({408, 429, 500, 502, 503, 504})
-TRY_AGAIN_S = 2.0  # where the answer does not say when
+TRY_AGAIN_S = 2.0  # where the response has no Retry-After
 
-LOADING = "warming_up"  # what a daemon's header Captiond-Status says of it
+LOADING = "warming_up"  # the header Captiond-Status of a daemon that loads
 
 
-class Attentive(ClientConnection):
-    """A websocket that knows when the daemon was last heard of, pings included: `heard_at`, monotonic."""
+class TrackedConnection(ClientConnection):
+    """A websocket that notes when the daemon's last data came, pings included: `heard_at`, monotonic."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.heard_at = time.monotonic()
 
     def data_received(self, data: bytes) -> None:
-        """Whatever comes is a sign of life."""
+        """Take data, and note its time."""
         self.heard_at = time.monotonic()
         super().data_received(data)
 
     @property
     def silent(self) -> float:
-        """Seconds since then; 0 while nothing is read, for the caller has enough unread."""
+        """Seconds since the last data; 0 while reading is paused, as the caller has enough unread."""
         return time.monotonic() - self.heard_at if self.transport.is_reading() else 0.0
 
 
@@ -90,8 +90,8 @@ class ConnectError(StreamError):
 class RefusedError(StreamError):
     """A daemon answers, but opens no session.
 
-    retry_after: seconds after which it asks to be tried again; None where trying again is no use.
-    loading: whether it only needs to load its model first.
+    retry_after: seconds until another attempt may succeed; None where none will.
+    loading: whether the daemon still loads its model.
     """
 
     def __init__(
@@ -120,15 +120,15 @@ class ConnectionLostError(StreamError):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a daemon is, and what opens its door. open_timeout: seconds for each step."""
+    """A daemon's URL, and the token for it. open_timeout: seconds for each step."""
 
     url: str
     token: str | None
     open_timeout: float
 
 
-async def open_session(address: Address, hello: Start | Resume) -> tuple[Attentive, Ready]:
-    """A websocket on which the daemon has said that it is ready.
+async def open_session(address: Address, hello: Start | Resume) -> tuple[TrackedConnection, Ready]:
+    """A websocket with an open session, and the daemon's `ready`.
 
     Raises ConnectError, RefusedError, WrongProtocolError or ConnectionLostError.
     """
@@ -141,8 +141,8 @@ async def open_session(address: Address, hello: Start | Resume) -> tuple[Attenti
         raise
 
 
-async def _open(address: Address, query: dict[str, str]) -> Attentive:
-    """The opening handshake."""
+async def _open(address: Address, query: dict[str, str]) -> TrackedConnection:
+    """The websocket handshake."""
     url = address.url
     target = f"{url}{'&' if urlsplit(url).query else '?'}{urlencode(query)}" if query else url
     try:
@@ -158,7 +158,7 @@ async def _open(address: Address, query: dict[str, str]) -> Attentive:
             ping_timeout=PING_TIMEOUT_S,
             close_timeout=CLOSE_TIMEOUT_S,
             max_queue=UNREAD_MESSAGES,
-            create_connection=Attentive,
+            create_connection=TrackedConnection,
         )
     except InvalidStatus as error:
         raise _refusal(address, error.response) from error
@@ -182,12 +182,12 @@ async def _open(address: Address, query: dict[str, str]) -> Attentive:
     if websocket.subprotocol != SUBPROTOCOL:
         await websocket.close()
         raise WrongProtocolError(f"{url} is a websocket, but does not speak {SUBPROTOCOL}")
-    assert isinstance(websocket, Attentive)
+    assert isinstance(websocket, TrackedConnection)
     return websocket
 
 
-async def _greet(websocket: Attentive, hello: Start | Resume, address: Address) -> Ready:
-    """Send `hello`, await `ready`."""
+async def _greet(websocket: TrackedConnection, hello: Start | Resume, address: Address) -> Ready:
+    """Send `hello` and await `ready`."""
     url, patience = address.url, address.open_timeout
     try:
         async with asyncio.timeout(patience):
@@ -220,7 +220,7 @@ def decode(data: str | bytes) -> ServerMessage:
 
 
 def _refusal(address: Address, response: Response) -> StreamError:
-    """An HTTP status in place of a websocket: some are a daemon's own, with its reason."""
+    """The error for an HTTP response in place of a websocket; a daemon's own has a reason."""
     kinds = response.headers.get_all("Content-Type")
     plain = all(kind.startswith("text/plain") for kind in kinds)
     body = (response.body or b"").decode(errors="replace").strip()[:300] if plain else ""
@@ -242,7 +242,7 @@ def _refusal(address: Address, response: Response) -> StreamError:
 
 
 def lost(error: ConnectionClosed) -> ConnectionLostError:
-    """What the end of a connection is to the caller."""
+    """The error for a connection that ended."""
     reason = error.rcvd or error.sent or "without a word; see the daemon's log"
     return ConnectionLostError(f"the connection to the daemon ended ({reason})")
 

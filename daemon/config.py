@@ -1,11 +1,10 @@
 """The daemon's settings: one frozen `Config`, checked once, from file, environment and flags.
 
-Nothing here starts, opens or measures anything. A key exists in exactly one place, the fields of
-`Config`: the flags, the variables, the help texts and the error messages are generated from it.
+The file starts, opens and measures nothing. A key is stated once, as a field of `Config`: the flags, the
+variables, the help texts and the error messages are generated from it.
 
-Later wins: defaults, then the TOML file (`--config FILE` or CAPTIOND_CONFIG), then the variables
-CAPTIOND_<KEY>, then the flags --key. Whatever is wrong names the key, where it came from and what
-is accepted there.
+Later ones win: defaults, the TOML file (`--config FILE` or CAPTIOND_CONFIG), the variables
+CAPTIOND_<KEY>, the flags --key. An error names the key, its origin and the accepted values.
 """
 
 import argparse
@@ -37,7 +36,7 @@ ORIGIN = re.compile(
 # Not keys of `Config`: the file to read; the address that this package's clients call, and their token.
 OTHER_VARIABLES = frozenset({"CAPTIOND_CONFIG", "CAPTIOND_URL", "CAPTIOND_TOKEN"})
 
-_STREAMING = Settings()  # the streaming room knows its best defaults
+_STREAMING = Settings()  # the streaming room states its defaults
 
 Text = Annotated[str, Meta(min_length=1)]
 
@@ -65,7 +64,7 @@ class ConfigError(ValueError):
 
 
 class Config(Struct, frozen=True, kw_only=True):
-    """Everything that can be set, with its default, its bounds and its unit."""
+    """All settings, with their defaults, bounds and units."""
 
     host: Annotated[Text, Meta(description="address to listen on")] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535, description="TCP port; 0 takes a free one")] = 8765
@@ -203,8 +202,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def read(flags: Mapping[str, str], environment: Mapping[str, str]) -> Config:
     """The settings in force.
 
-    flags: what `add_arguments` parsed, by key; names that are no key are not ours and are ignored.
-    environment: the whole environment; variables without our prefix are ignored.
+    flags: the flags that `add_arguments` parsed, by key; names that are no key are ignored.
+    environment: the whole environment; variables without captiond's prefix are ignored.
     Raises ConfigError for an unknown key or variable, a wrong value, or a file that is not there
     or is no TOML.
     """
@@ -219,7 +218,7 @@ def read(flags: Mapping[str, str], environment: Mapping[str, str]) -> Config:
 
 
 def reloaded(running: Config, read: Config) -> tuple[Config, list[str], list[str]]:
-    """What `read` changes in a daemon that runs with `running`.
+    """The changes that `read` makes to a daemon that runs with `running`.
 
     Returns the settings now in force, the keys that changed, and those that wait for a restart.
     """
@@ -230,7 +229,7 @@ def reloaded(running: Config, read: Config) -> tuple[Config, list[str], list[str
 
 
 def bounds(key: str) -> tuple[float, float]:
-    """Least and greatest value of a key that is a number."""
+    """The least and the greatest value of a key that is a number."""
     limits = bounds_of(KEYS[key].type)
     assert limits is not None
     return limits
@@ -293,7 +292,7 @@ def _unknown(what: str, name: str, accepted: Mapping[str, str]) -> str:
 
 
 def accepted(key: str) -> str:
-    """What a key takes, in words."""
+    """The values that a key takes, in words."""
     kind = _kind(key)
     if kind is str:
         return "a text that is not empty" if KEYS[key].default else "a path"

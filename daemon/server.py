@@ -22,7 +22,7 @@ from daemon.endpoints import Endpoints
 from daemon.monitoring.health import Health, Status
 from daemon.monitoring.metrics import Metrics
 from daemon.net.auth import Tokens
-from daemon.net.listener import STRANGERS, Listener
+from daemon.net.listener import SPARE_CONNECTIONS, Listener
 from daemon.net.tls import Tls
 from daemon.recognition.scheduler import Engine, Scheduler
 from daemon.sessions.admission import Admission
@@ -174,7 +174,7 @@ class Daemon:
             self._tls.reload()
         self.config = self.admission.config = config
         self.admission.tokens = tokens
-        self.listener.most = config.max_sessions + STRANGERS
+        self.listener.most = config.max_sessions + SPARE_CONNECTIONS
         if self.transcripts is not None:
             self.transcripts.limit(config.transcripts_file_mb, config.transcripts_keep_mb)
         if self._service is not None:
@@ -189,16 +189,16 @@ class Daemon:
         if self._service is None:
             return "warming_up"
         return (
-            "stalled" if self.scheduler.facts().idle > self.config.stalled_after_seconds else "ok"
+            "stalled" if self.scheduler.stats().idle > self.config.stalled_after_seconds else "ok"
         )
 
     @property
     def health(self) -> Health:
         """How the daemon is, now."""
-        facts = self.scheduler.facts()
+        stats = self.scheduler.stats()
         return Health(
             status=self.status,
-            facts=facts,
+            stats=stats,
             sessions=len(self.admission.admitted),
             parked=self.sessions.waiting,
             finishing=self.sessions.finishing,
@@ -206,7 +206,7 @@ class Daemon:
             drafter=None if self._service is None else self._service.engine.drafter,
             uptime=time.monotonic() - self._began,
             full=self.admission.full,
-            late=facts.wait > self.config.max_lag_seconds,
+            late=stats.wait > self.config.max_lag_seconds,
         )
 
     @property

@@ -1,7 +1,7 @@
 """Frames judged speech or not in, utterances out: where each begins, ends and is cut.
 
 Counts samples and judges no sound: the same frames and judgements give the same utterances, however
-they arrived. No text, no message and no wall clock is known here.
+they arrived. It knows no text, no message and no wall clock.
 """
 
 from collections.abc import Callable
@@ -15,9 +15,9 @@ from streaming.protocol import SAMPLE_RATE
 from streaming.settings import Settings
 
 SMOOTHING = 150 * SAMPLE_RATE // 1_000  # the window in which the quietest point is sought
-# Detectors need some sound to listen themselves in: a word cut off in front, and nothing else between
-# two flushes, may escape them. So as little as this, if some of it is louder than a quiet room (-46 dBFS),
-# is an utterance anyway.
+# Detectors adapt to the first sound: they may miss a word that is cut off in front and stands alone
+# between two flushes. So a clip as short as this is an utterance anyway, if some of it is louder than a
+# quiet room (-46 dBFS).
 CLIP = 2 * SAMPLE_RATE
 AUDIBLE = 5e-3
 LOUDNESS = 30 * SAMPLE_RATE // 1_000  # the window of which the loudest counts
@@ -54,7 +54,7 @@ Event = Began | Paused | Ended
 
 
 class State(Enum):
-    """What the last frames were."""
+    """What the last frames held."""
 
     SILENCE = auto()  # no utterance
     BURST = auto()  # speech, too short yet to open an utterance
@@ -76,7 +76,7 @@ class Signal(Enum):
 
 
 class Act(Enum):
-    """What is done on a step."""
+    """What the segmenter does on a step."""
 
     BEGIN = auto()
     PAUSE = auto()
@@ -85,8 +85,8 @@ class Act(Enum):
     CLIP = auto()
 
 
-# An absent pair is our own mistake. A flush takes a short burst for an utterance: its end was cut
-# off by the client, it may well be the beginning of a word.
+# An absent pair is a fault of the segmenter. A flush takes a short burst for an utterance: the client
+# cut its end off, so it may be the beginning of a word.
 STEPS: dict[tuple[State, Signal], tuple[State, tuple[Act, ...]]] = {
     (State.SILENCE, Signal.QUIET): (State.SILENCE, ()),
     (State.SILENCE, Signal.VOICE): (State.BURST, ()),
@@ -155,18 +155,18 @@ class Segmenter:
         self._endpoint = samples(settings.endpoint_silence_ms)
         self._cap = samples(settings.cap_ms)
         self._cut_search = samples(settings.cut_search_ms)
-        # An utterance before its cap, and what may have been kept before its first speech.
+        # The capacity: an utterance up to its cap, and the audio kept before its first speech.
         before = max(CLIP, self._pre_roll) + self._minimum
         self.buffer = AudioRingBuffer(self._cap + before + frame)
         self._state = State.SILENCE
-        self._burst = 0  # where the newest burst began
-        self._speech_end = 0  # where the last frame of speech ended
-        self._done = 0  # where the last utterance ended: the next begins no earlier
-        self._flushed = 0  # where the client last ended an utterance, or might have
+        self._burst = 0  # start of the newest burst
+        self._speech_end = 0  # end of the last frame of speech
+        self._done = 0  # end of the last utterance: the next begins no earlier
+        self._flushed = 0  # place of the last flush
         self._start: int | None = None
         self._onset = 0
         self._gaps = 0  # samples between utterances
-        self._spoken = 0  # samples in ended utterances
+        self._in_utterances = 0  # samples in ended utterances
         self._acts: dict[Act, Callable[[], list[Event]]] = {
             Act.BEGIN: self._begin,
             Act.PAUSE: self._pause,
@@ -182,18 +182,18 @@ class Segmenter:
 
     @property
     def speech_end(self) -> int:
-        """Where the last speech ended."""
+        """The end of the last speech."""
         return self._speech_end
 
     @property
     def onset(self) -> int:
-        """Where the open utterance's first speech began, or the cut before it."""
+        """The start of the open utterance's first speech, or the cut before it."""
         return self._onset
 
     @property
     def speech(self) -> int:
         """Samples in ended utterances."""
-        return self._spoken
+        return self._in_utterances
 
     @property
     def silence(self) -> int:
@@ -228,7 +228,8 @@ class Segmenter:
     def _patience(self) -> int:
         """The silence that ends the open utterance, in samples.
 
-        A breath is a better place to cut than any that the cap leaves, and nobody reads a line of 30 s.
+        It falls with the utterance's length: a short pause is a better place to cut than the cap, and a
+        caption of 30 s is too long to read.
         """
         assert self._start is not None
         length = (self._speech_end - self._start) / self._cap
@@ -238,18 +239,18 @@ class Segmenter:
     def flush(self, rest: NDArray[np.float32], *, last: bool = False) -> list[Event]:
         """Take `rest`, less than a frame and not judged, and end the open utterance here.
 
-        Without one, a short clip since the last flush is an utterance, whatever its frames were judged.
-        last: the stream ends; a clip behind utterances is then what was still recorded of the room.
+        Without an open utterance, a short clip since the last flush is one, whatever its frames were judged.
+        last: the stream ends; a clip behind utterances is then the sound of the room.
         """
         events = self._append(rest)
-        sought = self._state is State.SILENCE and not (last and self._spoken)
+        sought = self._state is State.SILENCE and not (last and self._in_utterances)
         events += self._step(Signal.CLIP if sought and self._is_clip() else Signal.FLUSH)
         self._flushed = self.position
         self.buffer.forget(max(self._done, self.position - self._pre_roll))
         return events
 
     def _is_clip(self) -> bool:
-        """Whether all since the last flush is short and audible, and in no utterance."""
+        """Whether the audio since the last flush is short, audible and in no utterance."""
         if self._done > self._flushed or not self._minimum <= self.position - self._flushed <= CLIP:
             return False
         audio = self.buffer.read(self._flushed, self.position).astype(np.float64)
@@ -288,7 +289,7 @@ class Segmenter:
         return [ended, Began(cut)]
 
     def _clip(self) -> list[Event]:
-        """Nothing in it is known to be voiced: no language is to be learnt from it."""
+        """A clip as an utterance: no frame of it counts as voiced, so no language is learnt from it."""
         self._gaps += self._flushed - self._done
         self._start = self._onset = self._speech_end = self._flushed
         return [Began(self._flushed), self._close(self.position)]
@@ -297,7 +298,7 @@ class Segmenter:
         assert self._start is not None
         voiced = min(self._speech_end, stop) - self._onset
         ended = Ended(self._start, stop, voiced, self.buffer.read(self._start, stop))
-        self._spoken += stop - self._start
+        self._in_utterances += stop - self._start
         self._start = None
         self._done = stop
         self.buffer.forget(stop)
@@ -307,7 +308,7 @@ class Segmenter:
 def quietest_point(audio: NDArray[np.float32]) -> int:
     """The middle of the quietest stretch of SMOOTHING samples in `audio`, which is longer: [n].
 
-    Of equally quiet ones the last, so that the utterance before keeps as much as it can.
+    Among equally quiet ones the last, so that the utterance before keeps as much as it can.
     """
     assert len(audio) > SMOOTHING
     total = np.concatenate([[0.0], np.cumsum(np.square(audio, dtype=np.float64))])

@@ -19,7 +19,7 @@ from tests.support.lessons import RECIPE, fill, passages
 from tests.support.tiny import CHECKPOINT
 
 SHARES = {"rounds": 4, "tokens": 10, "tau": 2.5, "alpha": 0.375, "acceptance": [0.75, 1.0, 0.0]}
-FACTS: Figures = {
+FIGURES: Figures = {
     "recipe": {"steps": 40},
     "hours": 1.5,
     "seconds": 90,
@@ -53,9 +53,9 @@ def test_every_variant_is_one_that_can_be_trained() -> None:
 
 def test_the_page_has_a_table_for_each_model() -> None:
     """Minutes only where they are known."""
-    again = FACTS | {"seconds": None}
+    again = FIGURES | {"seconds": None}
     text = page(
-        {"base": {"plain": FACTS, "one layer": again}, "tiny": {}, "small": {"plain": FACTS}}
+        {"base": {"plain": FIGURES, "one layer": again}, "tiny": {}, "small": {"plain": FIGURES}}
     )
     cells = "1.5 | 3.50 | 2.50 | 37.5% | 1.25 | .75 1.00 .00 | 2.5"
     assert text.splitlines().count(f"| plain | {cells} | 1.5 |") == 2
@@ -69,10 +69,10 @@ def test_the_page_has_a_table_for_each_model() -> None:
 def test_results_without_a_model_are_of_base(tmp_path: Path) -> None:
     path = tmp_path / "d.json"
     assert read_results(path) == {}
-    path.write_text(json.dumps({"plain": FACTS}))
-    assert read_results(path) == {"base": {"plain": FACTS}}
-    path.write_text(json.dumps({"small": {"plain": FACTS}}))
-    assert read_results(path) == {"small": {"plain": FACTS}}
+    path.write_text(json.dumps({"plain": FIGURES}))
+    assert read_results(path) == {"base": {"plain": FIGURES}}
+    path.write_text(json.dumps({"small": {"plain": FIGURES}}))
+    assert read_results(path) == {"small": {"plain": FIGURES}}
 
 
 def test_what_is_trained_is_measured_again_without_training(filled: Path, tmp_path: Path) -> None:

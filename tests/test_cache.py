@@ -13,7 +13,7 @@ from model.training.data.distil import decode_passages
 from tests.support.lessons import AUX_LAYERS, fill, passages, teacher
 from tests.support.tiny import CHECKPOINT
 
-FACTS = CacheMetadata(CHECKPOINT.fingerprint, "tiny", AUX_LAYERS, "en", "a list", 3)
+METADATA = CacheMetadata(CHECKPOINT.fingerprint, "tiny", AUX_LAYERS, "en", "a list", 3)
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
@@ -39,23 +39,23 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        replace(FACTS, target="another"),
-        replace(FACTS, listing="another"),
-        replace(FACTS, aux_layers=(1,)),
-        replace(FACTS, language="de"),
-        replace(FACTS, perturb=0),
+        replace(METADATA, target="another"),
+        replace(METADATA, listing="another"),
+        replace(METADATA, aux_layers=(1,)),
+        replace(METADATA, language="de"),
+        replace(METADATA, perturb=0),
     ],
 )
 def test_a_cache_of_something_else_is_refused(tmp_path: Path, other: CacheMetadata) -> None:
-    cache.create(tmp_path, FACTS)
-    cache.create(tmp_path, FACTS)
+    cache.create(tmp_path, METADATA)
+    cache.create(tmp_path, METADATA)
     with pytest.raises(CacheError, match=r"made from something else \(model tiny, 3 passages"):
         cache.create(tmp_path, other)
-    assert cache.read_metadata(tmp_path) == FACTS
+    assert cache.read_metadata(tmp_path) == METADATA
 
 
 def test_facts_survive(tmp_path: Path) -> None:
-    perturbed = replace(FACTS, perturb=7)
+    perturbed = replace(METADATA, perturb=7)
     cache.create(tmp_path, perturbed)
     assert cache.read_metadata(tmp_path) == perturbed
 
@@ -69,7 +69,7 @@ def test_what_is_no_cache_is_said(tmp_path: Path, text: str | None) -> None:
 
 
 def test_another_format_is_refused(tmp_path: Path) -> None:
-    cache.create(tmp_path, FACTS)
+    cache.create(tmp_path, METADATA)
     path = tmp_path / "facts.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 9}))
     with pytest.raises(CacheError, match="has format 9, not 1: make it anew"):

@@ -22,7 +22,7 @@ from tests.support.terminal import Terminal, terminal_of
 
 def rendered(name: str, *messages: ServerMessage) -> str:
     form = FORMATS[name]()
-    return form.opening + "".join(map(form.render, messages))
+    return form.header + "".join(map(form.render, messages))
 
 
 def test_text_has_a_line_for_every_final_with_words() -> None:

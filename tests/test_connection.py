@@ -201,8 +201,8 @@ async def test_a_client_that_vanishes_in_mid_word_frees_everything(
             await until(lambda: not daemon.connections)
         assert len(caplog.records) == 1
         assert "its client vanished" in caplog.text
-        facts = daemon.scheduler.facts()
-        assert (facts.waiting, facts.running) == (0, 0)
+        stats = daemon.scheduler.stats()
+        assert (stats.waiting, stats.running) == (0, 0)
         engine.release()
         assert await talk(daemon)
         assert engine.cancelled
@@ -282,7 +282,7 @@ async def test_a_paused_client_that_vanishes_is_noticed_at_once() -> None:
         await until(lambda: connection.paused)
         client.socket.transport.abort()
         await until(lambda: not daemon.connections)
-        assert daemon.scheduler.facts().running == 0
+        assert daemon.scheduler.stats().running == 0
 
 
 @pytest.mark.parametrize("seconds", [3, 20])
@@ -302,7 +302,7 @@ async def test_a_paused_client_that_vanishes_is_noticed_behind_what_it_sent(
         await client.say(*frames(speech()[: seconds * 32_000]))
         client.socket.transport.abort()
         await until(lambda: not daemon.connections)
-        assert daemon.scheduler.facts().running == 0
+        assert daemon.scheduler.stats().running == 0
 
 
 async def test_what_was_sent_before_a_shutdown_is_heard_to_its_end(

@@ -19,7 +19,7 @@ from tests.support.utterances import REQUESTS, noise
 
 def test_a_bad_ladder_or_expectation_is_refused() -> None:
     engine = Engine(CHECKPOINT, slots=1)
-    with pytest.raises(ValueError, match="temperatures of a ladder"):
+    with pytest.raises(ValueError, match="fallback temperatures"):
         engine.admit(Request(noise(0), fallback_temperatures=(0.0,)))
     with pytest.raises(ValueError, match="does not know the language xx"):
         engine.admit(Request(noise(0), language_hint="xx"))
@@ -81,7 +81,7 @@ def test_a_loop_is_cut_long_before_the_budget() -> None:
     # The state behind the last norm is the same everywhere: its bias, the embedding of one token.
     weights = changed(stuck.weights, "decoder.norm.weight", lambda scale: scale.zero_())
     bias = weights["decoder.norm.bias"]
-    weights = changed(weights, "decoder.embedding.weight", lambda rows: 0.01 * rows)
+    weights = changed(weights, "decoder.embedding.weight", lambda sequences: 0.01 * sequences)
     weights["decoder.embedding.weight"][100] = bias
     engine = Engine(replace(stuck, weights=weights), slots=1)
     cut, whole = (
@@ -122,13 +122,15 @@ def greedily(request: Request, language: str) -> tuple[int, ...]:
     """The transcript of a request with a prefix, one whole pass for each token."""
     tokens, config = CHECKPOINT.tokens, CHECKPOINT.config
     whisper = Whisper.from_weights(config, CHECKPOINT.weights, torch.device("cpu"), torch.float32)
-    row = Sequence(request, language)
-    row.open(tokens, config.max_target_positions)
+    sequence = Sequence(request, language)
+    sequence.set_prompt(tokens, config.max_target_positions)
     cache = Cache.allocate(config, 1, torch.device("cpu"), torch.float32)
     mel = LogMel(config.num_mel_bins)([request.audio], config.max_source_positions)
     whisper.decoder.write_cross(whisper.encoder(mel), cache)
-    said = list(row.prompt_tokens)
-    while len(said) - len(row.prompt_tokens) < row.max_new_tokens and said[-1] != tokens.eot:
+    said = list(sequence.prompt_tokens)
+    while (
+        len(said) - len(sequence.prompt_tokens) < sequence.max_new_tokens and said[-1] != tokens.eot
+    ):
         encoder_len = torch.tensor([config.max_source_positions])
         hidden, _ = whisper.decoder(
             torch.tensor([said]),
@@ -139,7 +141,7 @@ def greedily(request: Request, language: str) -> tuple[int, ...]:
             int(encoder_len),
         )
         scores = whisper.decoder.logits(hidden[0, -1]) + tokens.bias(first=False)
-        if len(said) == len(row.prompt_tokens):
+        if len(said) == len(sequence.prompt_tokens):
             scores += tokens.continuing()
         said.append(int(scores.argmax()))
-    return tuple(said[len(row.prompt_tokens) - len(row.prefix) :])
+    return tuple(said[len(sequence.prompt_tokens) - len(sequence.prefix) :])

@@ -157,7 +157,7 @@ def test_a_budget_is_kept(name: str, max_new_tokens: int) -> None:
     engine = Engine(CHECKPOINT, slots=2, proposer=lambda one: PROPOSERS[name](asked[one]))
     for one in engine.transcribe(asked):
         assert one.tokens == plain(asked[one.request])[:max_new_tokens]
-    with pytest.raises(ValueError, match="a budget is 1 token or more"):
+    with pytest.raises(ValueError, match="max_new_tokens is 1 or more"):
         engine.check(replace(GREEDY[0], max_new_tokens=0))
 
 

@@ -35,12 +35,13 @@ CLOCKS = {"model/whisper/measure.py": {"time"}}
 # What each room within a room may import of its neighbours, lowest first.
 WITHIN = {
     "model": {
+        "flags": set[str](),
         "whisper": set[str](),
         "checkpoints": {"whisper"},
         "drafting": {"checkpoints", "whisper"},
         "engine": {"drafting", "checkpoints", "whisper"},
-        "training": {"engine", "drafting", "checkpoints", "whisper"},
-        "bench": {"engine", "drafting", "checkpoints", "whisper"},
+        "training": {"flags", "engine", "drafting", "checkpoints", "whisper"},
+        "bench": {"flags", "engine", "drafting", "checkpoints", "whisper"},
     },
     "daemon": {
         "config": set[str](),
@@ -50,6 +51,7 @@ WITHIN = {
         "sessions": {"config", "net", "recognition", "monitoring"},
         "endpoints": {"net", "monitoring", "sessions"},
         "server": {"config", "net", "recognition", "monitoring", "sessions", "endpoints"},
+        "serve_flags": {"config", "monitoring"},
         "serve": {"config", "net", "monitoring", "server"},
         "cli": set[str](),
         "models": set[str](),

@@ -14,7 +14,7 @@ from daemon.config import Config, ConfigError
 from daemon.monitoring.log import TextFormatter
 from daemon.monitoring.metrics import total
 from daemon.monitoring.systemd_notify import Manager
-from daemon.net.listener import STRANGERS
+from daemon.net.listener import SPARE_CONNECTIONS
 from daemon.serve import reload
 from daemon.server import Daemon
 from streaming.lifecycle import State
@@ -211,13 +211,13 @@ async def test_a_reload_reaches_the_port_and_the_transcripts(tmp_path: Path) -> 
     old.write_bytes(b"\n" * 2**21)
     settings: dict[str, Any] = {"max_sessions": 1, "transcripts_dir": str(tmp_path)}
     async with serving(ScriptedEngine(), **settings) as daemon, calling(daemon) as client:
-        assert daemon.listener.most == 1 + STRANGERS
+        assert daemon.listener.most == 1 + SPARE_CONNECTIONS
         await client.say(Start(partials=False), sentence(), Flush())
         await client.hear_until(Flushed)
         assert old.name in parts(tmp_path)
         sizes: dict[str, Any] = {"transcripts_file_mb": 1e-4, "transcripts_keep_mb": 1.0}
         daemon.reload(replace(daemon.config, max_sessions=5, **sizes))
-        assert daemon.listener.most == 5 + STRANGERS
+        assert daemon.listener.most == 5 + SPARE_CONNECTIONS
         await client.say(sentence(), Stop())
         await client.hear_all()
     assert old.name not in parts(tmp_path)

@@ -43,7 +43,7 @@ async def gone(reader: asyncio.StreamReader) -> None:
 
 
 @asynccontextmanager
-async def listening(strangers: int) -> AsyncIterator[Listener]:
+async def listening(spare: int) -> AsyncIterator[Listener]:
     """A port that lets every websocket in, answers every other request, and waits for the silent."""
 
     async def handle(socket: ServerConnection) -> None:
@@ -54,7 +54,7 @@ async def listening(strangers: int) -> AsyncIterator[Listener]:
 
     with pytest.MonkeyPatch.context() as patient:
         patient.setattr("daemon.net.listener.REQUEST_TIMEOUT", 2 * PATIENCE)
-        patient.setattr("daemon.net.listener.STRANGERS", strangers)
+        patient.setattr("daemon.net.listener.SPARE_CONNECTIONS", spare)
         listener = Listener(handle, answer, Config(port=0, max_sessions=1), None)
         await listener.open([])
         yield listener
@@ -65,7 +65,7 @@ async def listening(strangers: int) -> AsyncIterator[Listener]:
 
 async def test_beyond_their_number_the_connection_that_was_silent_longest_ends() -> None:
     """Silence keeps nobody out; whoever has asked for something stays."""
-    async with listening(strangers=3) as listener, connect(f"ws://{listener.address}") as client:
+    async with listening(spare=3) as listener, connect(f"ws://{listener.address}") as client:
         idle = []
         for _ in range(3):
             idle.append(await asyncio.open_connection("127.0.0.1", listener.port))
@@ -83,7 +83,7 @@ async def test_beyond_their_number_the_connection_that_was_silent_longest_ends()
 
 
 async def test_where_everybody_has_asked_for_something_the_newcomer_goes() -> None:
-    async with listening(strangers=0) as listener, connect(f"ws://{listener.address}") as client:
+    async with listening(spare=0) as listener, connect(f"ws://{listener.address}") as client:
         reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
         await gone(reader)
         writer.close()
@@ -92,7 +92,7 @@ async def test_where_everybody_has_asked_for_something_the_newcomer_goes() -> No
 
 async def test_however_many_come_at_once_their_number_is_kept() -> None:
     """All of them are accepted in one turn of the loop."""
-    async with listening(strangers=3) as listener:
+    async with listening(spare=3) as listener:
         with ExitStack() as crowd:
             for _ in range(20):
                 crowd.enter_context(socket.create_connection(("127.0.0.1", listener.port)))

@@ -158,7 +158,7 @@ async def test_a_session_that_has_expired_says_nothing_more() -> None:
     assert live_session.lag.outstanding > 0, "which are given up"
     said = list(ear.heard)
     engine.release()
-    await until(lambda: room.scheduler.facts().running == 0)
+    await until(lambda: room.scheduler.stats().running == 0)
     live_session.feed(sentence())
     live_session.process()
     live_session.flush()

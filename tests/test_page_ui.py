@@ -43,7 +43,7 @@ async def test_files_equal_those_of_the_command(name: str, page: Page) -> None:
     """For random text, the page's downloads equal the output of `captiond file`."""
     finals = random_finals(seed=5)
     command = FORMATS[name]()
-    wanted = command.opening + "".join(command.render(message) for message in finals)
+    wanted = command.header + "".join(command.render(message) for message in finals)
     script = """
         const { Captions } = await import("/static/ui/captions.js");
         const formats = await import("/static/ui/subtitles.js");

@@ -186,7 +186,7 @@ async def test_a_machine_too_slow_says_so_and_loses_nothing(
             await client.hear()
         await client.say(Stop())
         await client.hear_all()
-        assert daemon.scheduler.facts().superseded > 0
+        assert daemon.scheduler.stats().superseded > 0
     (closed,) = client.all(Closed)
     finals = client.all(Final)
     assert [final.utterance for final in finals] == list(range(closed.finals))

@@ -245,7 +245,7 @@ async def test_a_seat_does_not_wait_for_ever() -> None:
     async with serving(ScriptedEngine(), resume_seconds=0.2) as daemon:
         async with lost(daemon, sentence()):
             await until(lambda: not len(daemon.sessions))
-        assert not daemon.scheduler.facts().running
+        assert not daemon.scheduler.stats().running
 
 
 async def test_a_lost_session_gives_way_to_a_new_one() -> None:

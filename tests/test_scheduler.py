@@ -89,9 +89,9 @@ async def test_results_come_back_on_the_loop() -> None:
         assert isinstance(result, RequestOutput)
         assert result.text == "1600"
         assert clients.milliseconds["a0f"] >= 0
-        facts = clients.scheduler.facts()
-        assert (facts.finals, facts.partials, facts.failed) == (1, 1, 0)
-        assert (facts.waiting, facts.running, facts.lag, facts.idle) == (0, 0, 0.0, 0.0)
+        stats = clients.scheduler.stats()
+        assert (stats.finals, stats.partials, stats.failed) == (1, 1, 0)
+        assert (stats.waiting, stats.running, stats.lag, stats.idle) == (0, 0, 0.0, 0.0)
     assert engine.threads == {"engine"}
 
 
@@ -103,8 +103,8 @@ async def test_work_joins_between_two_rounds() -> None:
         clients.submit("x0f")
         await clients.held()
         clients.submit("a0p", "a1f", "a2f", "b0f", "c0p", "c0p")
-        facts = clients.scheduler.facts()
-        assert (facts.waiting, facts.running, facts.superseded) == (4, 1, 2)
+        stats = clients.scheduler.stats()
+        assert (stats.waiting, stats.running, stats.superseded) == (4, 1, 2)
         engine.release()
         await clients.expect("x0f", "a1f", "a2f", "b0f", "c0p")
     assert [request.prompt for request in engine.admitted] == ["x0f", "a1f", "b0f", "a2f", "c0p"]
@@ -117,12 +117,12 @@ async def test_lag_is_the_age_of_the_oldest_final_waiting_or_running() -> None:
         engine.hold()
         clients.submit("a0p")
         await clients.held()
-        assert clients.scheduler.facts().lag == 0.0
+        assert clients.scheduler.stats().lag == 0.0
         clients.clock.now += 1.0
         clients.submit("b0f")
         clients.clock.now += 2.5
-        assert clients.scheduler.facts().lag == 2.5
-        assert clients.scheduler.facts().idle == 3.5
+        assert clients.scheduler.stats().lag == 2.5
+        assert clients.scheduler.stats().idle == 3.5
         engine.release()
         await clients.expect("a0p", "b0f")
 
@@ -132,11 +132,11 @@ async def test_time_without_work_is_no_lack_of_progress() -> None:
     engine = ScriptedEngine()
     async with scheduling(engine) as clients:
         clients.clock.now += 3600.0
-        assert clients.scheduler.facts().idle == 0.0
+        assert clients.scheduler.stats().idle == 0.0
         engine.hold()
         clients.submit("a0f")
         await clients.held()
-        assert clients.scheduler.facts().idle == 0.0
+        assert clients.scheduler.stats().idle == 0.0
 
 
 async def test_a_session_that_leaves_frees_queue_and_slots() -> None:
@@ -148,8 +148,8 @@ async def test_a_session_that_leaves_frees_queue_and_slots() -> None:
         await clients.held()
         clients.submit("a1f", "a2p", "b0f")
         clients.scheduler.cancel("a")
-        facts = clients.scheduler.facts()
-        assert (facts.waiting, facts.running) == (1, 0)
+        stats = clients.scheduler.stats()
+        assert (stats.waiting, stats.running) == (1, 0)
         engine.release()
         await clients.expect("b0f")
     assert [request.prompt for request in engine.cancelled] == ["a0f"]
@@ -177,9 +177,9 @@ async def test_a_round_that_fails_costs_nobody_a_final(caplog: pytest.LogCapture
         assert company == [1, 3, 1, 1]
         assert [record.exc_info is not None for record in caplog.records] == [True]
         assert all(isinstance(result, RequestOutput) for result in clients.results.values())
-        facts = clients.scheduler.facts()
-        assert (facts.finals, facts.failed, facts.superseded) == (3, 0, 1)
-        assert (facts.waiting, facts.running) == (0, 0)
+        stats = clients.scheduler.stats()
+        assert (stats.finals, stats.failed, stats.superseded) == (3, 0, 1)
+        assert (stats.waiting, stats.running) == (0, 0)
 
 
 async def test_the_final_that_fails_alone_has_failed(caplog: pytest.LogCaptureFixture) -> None:
@@ -204,7 +204,7 @@ async def test_the_final_that_fails_alone_has_failed(caplog: pytest.LogCaptureFi
         assert isinstance(failure, Failure)
         assert failure.message == "the recogniser failed: out of luck"
         assert all(isinstance(result, RequestOutput) for result in clients.results.values())
-        assert clients.scheduler.facts().failed == 1
+        assert clients.scheduler.stats().failed == 1
         clients.submit("d0f")
         await clients.expect("x0f", "a0f", "c0f", "d0f")
 
@@ -224,7 +224,7 @@ async def test_a_fault_that_passes_costs_nothing() -> None:
         clients.submit("a0f")
         await clients.expect("a0f")
         assert isinstance(clients.results["a0f"], RequestOutput)
-        assert clients.scheduler.facts().failed == 0
+        assert clients.scheduler.stats().failed == 0
 
 
 async def test_a_session_that_leaves_is_not_tried_again() -> None:
@@ -281,16 +281,16 @@ async def test_an_engine_that_cannot_be_emptied_ends_the_thread_and_shows_as_a_s
         for idle, name in enumerate(("b0p", "c0f", "d0f"), start=1):
             clients.clock.now += 1.0
             clients.submit(name)
-            facts = clients.scheduler.facts()
-            assert facts.idle == idle
-        assert facts.waiting + facts.running == 4
+            stats = clients.scheduler.stats()
+            assert stats.idle == idle
+        assert stats.waiting + stats.running == 4
         assert not clients.results
         for session in "abcd":
             clients.scheduler.cancel(session)
-        assert clients.scheduler.facts().waiting == 0
-        assert clients.scheduler.facts().idle == 3.0
+        assert clients.scheduler.stats().waiting == 0
+        assert clients.scheduler.stats().idle == 3.0
         clients.submit("e0f")
-        assert clients.scheduler.facts().idle == 3.0
+        assert clients.scheduler.stats().idle == 3.0
 
 
 async def test_a_request_that_the_engine_refuses_fails_alone() -> None:
@@ -348,5 +348,5 @@ async def test_stop_gives_up_on_a_round_that_hangs_and_drops_what_waits() -> Non
         assert not clients.scheduler.stop(0.0)
         engine.release()
         await clients.expect("a0f")
-    facts = clients.scheduler.facts()
-    assert (facts.waiting, facts.running, facts.finals) == (1, 0, 1)
+    stats = clients.scheduler.stats()
+    assert (stats.waiting, stats.running, stats.finals) == (1, 0, 1)

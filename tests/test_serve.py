@@ -3,7 +3,6 @@ import logging
 import os
 import signal
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -47,19 +46,6 @@ async def test_signals_stop_the_daemon(
     await asyncio.wait_for(running, PATIENCE)
     with pytest.raises(ConnectionClosed):
         await client.say(Start())
-
-
-def test_ctrl_c_while_torch_is_imported_leaves_no_trace(tmp_path: Path) -> None:
-    """Those seconds belong to no event loop yet."""
-    (tmp_path / "torch.py").write_text("import signal; signal.raise_signal(signal.SIGINT)\n")
-    command = [sys.executable, "-m", "daemon", "serve", "--port", "0"]
-    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout) == (130, "")
-    (line,) = done.stderr.splitlines()
-    assert "starting with the model base" in line
 
 
 async def test_a_drafter_is_taken_along_and_clients_are_told(tmp_path: Path) -> None:

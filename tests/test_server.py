@@ -108,10 +108,10 @@ async def test_an_overloaded_daemon_takes_nobody_more() -> None:
     """Those whom it has are late already; once they are not, it is open again."""
     engine = ScriptedEngine()
     async with serving(engine, max_lag_seconds=1.0) as daemon, speaking(daemon, engine) as client:
-        assert daemon.scheduler.facts().lag < 1.0
+        assert daemon.scheduler.stats().lag < 1.0
         async with calling(daemon):
             pass  # late, but not by too much
-        await until(lambda: daemon.scheduler.facts().lag > 1.0)
+        await until(lambda: daemon.scheduler.stats().lag > 1.0)
         response = await refusal(daemon)
         assert response.status_code == 503
         assert response.headers["Retry-After"] == "5"
@@ -202,7 +202,7 @@ async def test_health_fails_when_the_engine_makes_no_progress() -> None:
         engine.hold()
         await client.say(Start(), sentence(), Stop())
         await until(engine.entered.is_set)
-        await until(lambda: daemon.scheduler.facts().lag > 0.001)
+        await until(lambda: daemon.scheduler.stats().lag > 0.001)
         status, body = await health(daemon)
         assert (status, body["status"]) == (503, "stalled")
         assert body["running"] + body["waiting"] > 0
@@ -219,7 +219,7 @@ async def speaking(daemon: Daemon, engine: ScriptedEngine) -> AsyncIterator[Clie
     engine.hold()
     async with calling(daemon) as client:
         await client.say(Start(), sentence())
-        await until(lambda: daemon.scheduler.facts().lag > 0.0)
+        await until(lambda: daemon.scheduler.stats().lag > 0.0)
         yield client
 
 

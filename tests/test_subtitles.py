@@ -84,7 +84,7 @@ def test_text_without_spaces_is_cut_by_its_width() -> None:
 
 def rendered(name: str, *messages: ServerMessage) -> str:
     form = Subtitles(vtt=name == "vtt")
-    return form.opening + "".join(map(form.render, messages))
+    return form.header + "".join(map(form.render, messages))
 
 
 def test_srt() -> None:

@@ -1,8 +1,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +12,14 @@ from daemon import cli
 from model.checkpoints.load import load
 from model.drafting.drafter_files import load_drafter, read_metadata
 from model.drafting.speech_draft import SpeechDraft
-from model.training import trainer
+from model.training import train, trainer
 from model.training.data import cache
+from model.training.data.corpus import Passage
 from model.training.student import learning_rate
 from tests.support.lessons import noise
 from tests.support.tiny_files import save_transformers
 
 Capture = pytest.CaptureFixture[str]
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +42,7 @@ def speech(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def _no_joining(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tiny model hears 2 s, so that nothing may be joined; many speakers are held out."""
-    from model.training.data import corpus  # noqa: PLC0415
-    from model.training.data.corpus import Passage  # noqa: PLC0415
-
-    monkeypatch.setattr(corpus, "join", lambda found, seed: [Passage((one,)) for one in found])
+    monkeypatch.setattr(train, "join", lambda found, seed: [Passage((one,)) for one in found])
 
 
 def command(out: Path, *more: str) -> list[str]:
@@ -155,26 +149,3 @@ def test_what_is_wrong_is_one_sentence(
     errors = [line for line in capsys.readouterr().err.splitlines() if "captiond train:" in line]
     assert len(errors) == 1
     assert says in errors[0]
-
-
-@pytest.mark.parametrize(
-    "wrong", [["--steps", "0"], ["--soft", "2"], ["--rate", "0"], ["--layers", "a"]]
-)
-def test_wrong_values_are_refused_by_the_parser(wrong: list[str], capsys: Capture) -> None:
-    with pytest.raises(SystemExit) as caught:
-        cli.main(["train", "--out", "x", *wrong])
-    assert caught.value.code == 2
-    assert wrong[0] in capsys.readouterr().err
-
-
-def test_help_needs_no_torch() -> None:
-    """Nothing heavy is imported at the head of the verb's module."""
-    code = (
-        "import sys; from daemon import cli\n"
-        "try: cli.main(['train', '--help'])\n"
-        "finally: assert not {'torch', 'transformers', 'accelerate'} & sys.modules.keys()"
-    )
-    command = [sys.executable, "-B", "-c", code]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    assert "--perturb" in done.stdout

@@ -19,7 +19,7 @@ import pytest
 from daemon import cli, config
 from daemon.config import Config
 from daemon.monitoring.systemd_notify import Manager
-from daemon.net.listener import STRANGERS
+from daemon.net.listener import SPARE_CONNECTIONS
 from daemon.serve import serve
 from daemon.server import Daemon
 from streaming.protocol import Flush, Start
@@ -94,7 +94,7 @@ def test_wrong_settings_are_not_tried_again(capsys: pytest.CaptureFixture[str]) 
 
 def test_descriptors_do_not_run_out_before_sessions_do() -> None:
     """Each takes one, and three more for its transcript."""
-    assert said("LimitNOFILE") >= 4 * config.bounds("max_sessions")[1] + STRANGERS
+    assert said("LimitNOFILE") >= 4 * config.bounds("max_sessions")[1] + SPARE_CONNECTIONS
 
 
 def test_the_sample_configuration_has_every_key_with_its_default(tmp_path: Path) -> None:

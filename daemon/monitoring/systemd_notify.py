@@ -1,7 +1,6 @@
 """The service manager's side of the process: sd_notify(3), sd_watchdog_enabled(3), sd_listen_fds(3).
 
-Says what it is told to say, and knows nothing of sessions. Without a manager in the environment
-every call does nothing.
+It knows nothing of sessions. Without a manager in the environment every call does nothing.
 """
 
 import logging
@@ -14,18 +13,18 @@ from typing import Self
 logger = logging.getLogger(__name__)
 
 FIRST_SOCKET = 3  # SD_LISTEN_FDS_START
-PATIENCE = 1.0  # seconds that a manager may leave a message unread
+PATIENCE = 1.0  # seconds for which a manager may leave a message unread
 
 
 class ManagerError(Exception):
-    """What the manager handed over cannot be used; the message is a full sentence."""
+    """The manager's environment or sockets cannot be used; the message is a full sentence."""
 
 
 class Manager:
     """Notifications to the service manager, one datagram each.
 
     address: of its socket, NOTIFY_SOCKET; a leading @ means the abstract namespace. watchdog: seconds
-    within which `alive` must be called again; None where nobody watches.
+    within which `alive` must be called again; None without a watchdog.
     """
 
     def __init__(self, address: str = "", watchdog: float | None = None) -> None:
@@ -50,7 +49,7 @@ class Manager:
         self._tell("READY=1", f"STATUS={status}")
 
     def status(self, status: str) -> None:
-        """What `systemctl status` shows, in one line."""
+        """Set the line that `systemctl status` shows."""
         self._tell(f"STATUS={status}")
 
     def reloading(self) -> None:
@@ -59,7 +58,7 @@ class Manager:
         self._tell("RELOADING=1", f"MONOTONIC_USEC={microseconds}", "STATUS=reloading")
 
     def stopping(self, status: str) -> None:
-        """The service is on its way out."""
+        """The service is stopping."""
         self._tell("STOPPING=1", f"STATUS={status}")
 
     def alive(self) -> None:
@@ -84,7 +83,7 @@ class Manager:
 def inherited_sockets(environment: Mapping[str, str], pid: int) -> list[socket.socket]:
     """The listening sockets that a manager opened for process `pid`; none without socket activation.
 
-    Raises ManagerError for what is no listening stream socket.
+    Raises ManagerError for a socket that is no listening stream socket.
     """
     count = environment.get("LISTEN_FDS", "0")
     if environment.get("LISTEN_PID") != str(pid) or not count.isdecimal():

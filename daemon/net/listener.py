@@ -1,6 +1,6 @@
-"""The port: TCP connections, TLS, strangers that say nothing and peers that are gone.
+"""The listener: TCP connections, TLS, silent connections and lost peers.
 
-Reads no frame and decides about no session.
+It reads no frame and knows no session.
 """
 
 import asyncio
@@ -16,10 +16,10 @@ from daemon.config import Config
 from streaming.protocol import SUBPROTOCOL
 
 PING_INTERVAL = 20.0  # seconds: keeps proxies from closing a connection that is silent
-PEER_TIMEOUT = 60  # seconds that a client may neither answer nor read
-REQUEST_TIMEOUT = 10.0  # seconds that a connection may take to ask for something
+PEER_TIMEOUT = 60  # seconds for which a client may neither answer nor read
+REQUEST_TIMEOUT = 10.0  # seconds that a connection may take to send its request
 QUEUED_FRAMES = 4  # read ahead, each up to max_frame_bytes; a slow session must not hoard
-STRANGERS = 200  # connections beside those that have a session: probes, pages, scans
+SPARE_CONNECTIONS = 200  # connections beside those that have a session: probes, pages, scans
 
 Answerer = Callable[[ServerConnection, Request], Awaitable[Response | None]]
 
@@ -29,10 +29,10 @@ class ListenError(Exception):
 
 
 class Listener:
-    """Accepts connections and keeps account of them.
+    """Accepts connections and keeps a list of them.
 
     handle: serves a websocket. answer: replies to its request in HTTP, or with None lets it in.
-    sockets: every connection, handshake or not, with its timer that ends strangers who ask nothing.
+    sockets: every connection, handshake or not, with the timer that ends it if it sends no request.
     """
 
     def __init__(
@@ -47,17 +47,17 @@ class Listener:
         self._handle = handle
         self._answer = answer
         self._config = config
-        self.most = config.max_sessions + STRANGERS  # connections; a reload may change it
+        self.most = config.max_sessions + SPARE_CONNECTIONS  # connections; a reload may change it
         self._tls = tls
 
     @property
     def port(self) -> int:
-        """The TCP port bound, also where the configuration says 0."""
+        """The bound TCP port, also where the configuration has 0."""
         return int(self._servers[0].sockets[0].getsockname()[1])
 
     @property
     def address(self) -> str:
-        """Host and port as a URL has them, or the path of a Unix socket."""
+        """Host and port as in a URL, or the path of a Unix socket."""
         name = self._servers[0].sockets[0].getsockname()
         if isinstance(name, str):
             return name
@@ -69,7 +69,7 @@ class Listener:
         return any(server.is_serving() for server in self._servers)
 
     async def open(self, inherited: Sequence[socket.socket]) -> None:
-        """Listen on the sockets handed over, or else where the configuration says.
+        """Listen on the inherited sockets, or else at the configured address.
 
         Raises ListenError.
         """
@@ -105,12 +105,12 @@ class Listener:
             # Pongs wait behind audio while reading is paused, so their absence proves nothing; the
             # kernel finds dead peers instead (_watch_peer).
             ping_timeout=None,
-            # An answer may wait for the model; those who ask nothing are ended by their timers.
+            # A response may wait for the model; timers end connections without a request.
             open_timeout=None,
         )
 
     async def _asked(self, socket: ServerConnection, request: Request) -> Response | None:
-        if (timer := self.sockets.get(socket)) is not None:  # else it is gone already
+        if (timer := self.sockets.get(socket)) is not None:  # else the connection has ended already
             timer.cancel()
         return await self._answer(socket, request)
 
@@ -121,17 +121,17 @@ class Listener:
         self.drop(self.sockets.keys() - keep)
 
     def drop(self, sockets: set[ServerConnection]) -> None:
-        """End these connections without a word."""
+        """End these connections without a close frame."""
         for one in sockets:
             one.transport.abort()
 
     async def wait_closed(self) -> None:
-        """Until the last connection has ended."""
+        """Wait until the last connection has ended."""
         for server in self._servers:
             await server.wait_closed()
 
     def _tracked(self) -> type[ServerConnection]:
-        """A connection class that enters itself in the account.
+        """A connection class that enters itself in `sockets`.
 
         The library knows connections after the handshake only, and a silent one delays the end.
         """
@@ -144,7 +144,7 @@ class Listener:
                 _watch_peer(transport.get_extra_info("socket"))
                 here = [one for one in sockets if not one.transport.is_closing()]
                 if len(here) > listener.most:
-                    # Who has said nothing yet goes first: silence must not keep others out.
+                    # A connection without a request goes first: silent ones must not keep others out.
                     silent = (one for one in here if not sockets[one].cancelled())
                     next(silent, self).transport.abort()
 
@@ -161,7 +161,7 @@ def _watch_peer(connection: socket.socket) -> None:
     Keepalive probes serve silent connections, TCP_USER_TIMEOUT those with data under way, a closed
     window included (tcp(7)).
     """
-    if connection.family == socket.AF_UNIX:  # whose peers do not get lost
+    if connection.family == socket.AF_UNIX:  # its peers do not get lost
         return
     probes = 3
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -177,5 +177,5 @@ def _watch_peer(connection: socket.socket) -> None:
 def _select_subprotocol(
     _socket: ServerConnection, offered: Sequence[Subprotocol]
 ) -> Subprotocol | None:
-    """A client that offers none is served as captiond.v1; all others have been refused."""
+    """captiond.v1, also for a client that offers none; clients of others have been refused."""
     return Subprotocol(SUBPROTOCOL) if SUBPROTOCOL in offered else None

@@ -90,7 +90,7 @@ def check_capacity(
 
 def _no_room(health: Health, config: Config, of_token: int) -> Refusal | None:
     if health.late:
-        text = f"captiond is overloaded: finals are {health.facts.wait:.0f} s late\n"
+        text = f"captiond is overloaded: finals are {health.stats.wait:.0f} s late\n"
         return Refusal("lag", _busy(text))
     if health.full:
         return Refusal("full", _busy(f"all {config.max_sessions} sessions are taken\n"))

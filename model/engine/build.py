@@ -1,4 +1,4 @@
-"""An engine from names: model, device and drafter, with what can go wrong put into words."""
+"""An engine from names: model, device and drafter. Errors are sentences for users."""
 
 import logging
 from pathlib import Path
@@ -29,9 +29,9 @@ def start(
 
     device: "cpu", "cuda", or "auto" for CUDA where there is one. threads: of the CPU; 0 leaves
     torch's choice. drafter: a file that `save_network` wrote, "none", or "auto" for the
-    bundled one if the model has one. precision: what the target computes in on the CPU; "int8" is
-    another, faster target, for CPUs that have what it takes. Raises ModelError, also when the device, its
-    memory or its instructions are missing.
+    bundled one if the model has one. precision: the target's arithmetic on the CPU; "int8" is another,
+    faster target, for CPUs with its instructions. Raises ModelError, also when the device, its memory
+    or its instructions are missing.
     """
     if threads:
         torch.set_num_threads(threads)
@@ -47,11 +47,13 @@ def start(
     drafts = choose(drafter, checkpoint)
     trained = None if drafts is None else load_drafter(drafts, checkpoint)
     dtype = torch.float32 if device == "cpu" else torch.float16
-    rooms = slots + (0 if device == "cpu" else STAGED)
+    total_slots = slots + (0 if device == "cpu" else STAGED)
     mixed = MIXED_IN if precision == "int8" else dtype
-    caches = Cache.bytes_for(checkpoint.config, rooms, mixed, checkpoint.config.decoder_layers)
+    caches = Cache.bytes_for(
+        checkpoint.config, total_slots, mixed, checkpoint.config.decoder_layers
+    )
     if trained is not None:
-        caches += Cache.bytes_for(checkpoint.config, rooms, dtype, trained.layers)
+        caches += Cache.bytes_for(checkpoint.config, total_slots, dtype, trained.layers)
     weights = weight_bytes(checkpoint.weights, dtype, device, precision)
     free = _free_bytes(device)
     sizes = (
@@ -88,7 +90,7 @@ def check_int8(device: str) -> None:
 def weight_bytes(
     weights: dict[str, Tensor], dtype: torch.dtype, device: str, precision: Precision
 ) -> int:
-    """What the target's weights take. On the CPU its output head is a packed copy of the embedding."""
+    """Bytes of the target's weights. On the CPU its output head is a packed copy of the embedding."""
     linear = sum(w.numel() for name, w in weights.items() if w.ndim == 2 and ".layers." in name)
     head = weights["decoder.embedding.weight"].numel() if device == "cpu" else 0
     others = sum(w.numel() for w in weights.values()) - linear
@@ -97,7 +99,7 @@ def weight_bytes(
 
 
 def _free_bytes(device: str) -> int:
-    """Memory that may still be taken: the device's, or what the kernel calls available."""
+    """Bytes of free memory: the device's, or what the kernel calls available."""
     if device == "cuda":
         free, _ = torch.cuda.mem_get_info()
         return int(free)

@@ -1,4 +1,4 @@
-"""Which language an utterance is in: the likeliest of those asked for, unless another one is expected."""
+"""Language detection: the likeliest of the languages asked for, or the hint where that is not sure."""
 
 from collections.abc import Collection, Sequence
 
@@ -8,7 +8,7 @@ from model.engine.requests import SURE, Request, as_tuple
 
 
 def given_language(request: Request, known: Collection[str]) -> str | None:
-    """The only language that the request allows, of those `known`; None where there is a choice."""
+    """The only language, of those `known`, that the request allows; None where there are several."""
     among = as_tuple(request.language) or tuple(known)
     return among[0] if len(among) == 1 else None
 
@@ -16,7 +16,7 @@ def given_language(request: Request, known: Collection[str]) -> str | None:
 def detected_language(request: Request, logits: Tensor, known: Sequence[str]) -> tuple[str, float]:
     """The language and its probability among those asked for.
 
-    logits: [languages], of the codes `known`. An expected language is taken where none is likelier
+    logits: [languages], of the codes `known`. The request's hint is taken where no language is likelier
     than SURE.
     """
     among = as_tuple(request.language) or tuple(known)

@@ -8,7 +8,7 @@ import numpy as np
 
 from daemon.monitoring.health import Health
 from daemon.recognition.request_queue import Result, Work
-from daemon.recognition.scheduler import Engine, Facts
+from daemon.recognition.scheduler import Engine, SchedulerStats
 from model.engine.requests import Failure, Request, RequestOutput
 
 PATIENCE = 240.0  # seconds: far more than anything here takes on a busy machine; a test that waits longer has failed
@@ -113,7 +113,7 @@ def _is_an_engine(engine: ScriptedEngine) -> Engine:
     return engine
 
 
-FACTS = Facts(
+STATS = SchedulerStats(
     waiting=1,
     running=2,
     lag=0.25,
@@ -130,7 +130,7 @@ def health(**changes: Any) -> Health:
     """A daemon that is well, but for `changes`."""
     fields: dict[str, Any] = {
         "status": "ok",
-        "facts": FACTS,
+        "stats": STATS,
         "sessions": 2,
         "parked": 0,
         "finishing": 0,
