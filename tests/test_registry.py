@@ -389,7 +389,7 @@ async def test_where_nothing_is_kept_there_is_no_key() -> None:
 
 async def test_what_is_safe_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a client need not keep all its audio for a resumption."""
-    monkeypatch.setattr("daemon.sessions.connection.HEARD_EVERY", 0.0)
+    monkeypatch.setattr("daemon.sessions.connection.ACKNOWLEDGE_EVERY", 0.0)
     async with serving(ScriptedEngine(), resume_seconds=900.0) as daemon, calling(daemon) as client:
         await begin(client, sentence())
         assert (await client.hear_until(Heard)).bytes == len(sentence())
