@@ -236,7 +236,7 @@ Manifest._write = _write""",
 PREAMBLE = """
 import os, signal, sys
 from pathlib import Path
-from model.training.synthesis.generate.manifest import Manifest
+from model.training.synthesis.manifest import Manifest
 from tests.test_generate import TONES, synthesise
 text, out = map(Path, sys.argv[1:])
 write = Manifest._write

@@ -53,7 +53,7 @@ def test_the_drafter_is_given_up_before_a_request_is(monkeypatch: pytest.MonkeyP
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     assert engine.runner.drafter is not None
-    monkeypatch.setattr(engine.runner.drafter, "hear", encode)
+    monkeypatch.setattr(engine.runner.drafter, "encode", encode)
     results = engine.transcribe(GREEDY[:4])
     assert [one.tokens for one in results] == [plain(one.request) for one in results]
     assert engine.drafter is None
