@@ -11,7 +11,9 @@ from model.drafting.parallel import (
     rotate,
     spread_aux_layers,
 )
+from model.training.student import ParallelStudent
 from model.whisper.slots import Slots
+from tests.support.pupils import packed, trajectory
 from tests.support.tiny import CHECKPOINT
 from tests.support.tiny_drafters import tiny_parallel, whisper_of
 
@@ -79,7 +81,7 @@ class Stage:
         return candidates[slot:], logits[slot:]
 
 
-@pytest.mark.parametrize("pieces", [[6], [1, 2, 3], [2, 4]])
+@pytest.mark.parametrize("pieces", [[1, 2, 3], [2, 4]])
 def test_cached_history_is_the_history(pieces: list[int]) -> None:
     """Remembered at once or round by round: the same proposals."""
     whole, parts = Stage([6]).draft(), Stage(pieces).draft()
@@ -134,12 +136,9 @@ def test_a_cut_vocabulary_proposes_nothing_else() -> None:
 
 def test_a_fresh_drafter_begins_as_the_target() -> None:
     """Its layers are copies of the target's blocks: training starts from what works."""
-    fresh, whisper = tiny_parallel(), whisper_of(CHECKPOINT)
-    for layer, block in zip(fresh.layers, whisper.decoder.layers, strict=True):
-        for mine, theirs in zip(
-            layer.state_dict().values(), block.state_dict().values(), strict=True
-        ):
-            assert torch.equal(mine, theirs)
+    layers = (tiny_parallel().layers, whisper_of(CHECKPOINT).decoder.layers)
+    pairs = zip(*(one.state_dict().values() for one in layers), strict=True)
+    assert all(torch.equal(mine, theirs) for mine, theirs in pairs)
 
 
 def test_silence_behind_the_speech_is_not_heard() -> None:
@@ -164,62 +163,19 @@ def test_audio_states_are_whole_seconds(samples: int, states: int) -> None:
     assert audio_states(samples, 1500) == states
 
 
-def test_packed_anchors_are_blind_to_each_other() -> None:
-    """Several blocks over one utterance say what each says alone."""
-    drafter, width = tiny_parallel(), CHECKPOINT.config.d_model
-    generator = torch.Generator().manual_seed(3)
-    features = torch.randn(1, 9, 2 * width, generator=generator)
-    anchors = torch.randn(1, 3, width, generator=generator)
-    places = torch.tensor([[2, 5, 6]])
-    history = [
-        (k.transpose(1, 2), v.transpose(1, 2))
-        for k, v in drafter.remember(features, torch.arange(9)[None])
-    ]
-    acoustic = drafter.encode(torch.randn(1, 20, width, generator=generator))
-    past = torch.arange(9) < places[..., None]
-    audio_mask = torch.ones(1, 1, 1, 20, dtype=torch.bool)
-    with torch.no_grad():
-        together = drafter(anchors, places, history, past, acoustic, audio_mask)
-        for at in range(3):
-            one = slice(at, at + 1)
-            alone = drafter(
-                anchors[:, one], places[:, one], history, past[:, one], acoustic, audio_mask
-            )
-            assert torch.allclose(together[:, one], alone, atol=1e-5)
-
-
 @pytest.mark.parametrize("lacking", ["history", "audio"])
 def test_a_memory_can_be_left_out(lacking: str) -> None:
     """For the ablations: without one of the memories its content changes nothing."""
     whole = tiny_parallel().architecture
     architecture = replace(whole, history=lacking != "history", audio=lacking != "audio")
-    torch.manual_seed(1)
     drafter = from_target(whisper_of(CHECKPOINT), architecture, blocks=(0, 1))
-    outputs = []
-    for seed in (4, 5):
-        generator = torch.Generator().manual_seed(seed)
-        memory = torch.randn(1, 6, 2 * CHECKPOINT.config.d_model, generator=generator)
-        audio = torch.randn(1, 20, CHECKPOINT.config.d_model, generator=generator)
-        history = [
-            (k.transpose(1, 2), v.transpose(1, 2))
-            for k, v in drafter.remember(
-                memory if lacking == "history" else torch.ones_like(memory),
-                torch.arange(6)[None],
-            )
-        ]
-        encoder_len = drafter.encode(audio if lacking == "audio" else torch.ones_like(audio))
-        with torch.no_grad():
-            outputs.append(
-                drafter(
-                    torch.ones(1, 1, CHECKPOINT.config.d_model),
-                    torch.tensor([[6]]),
-                    history,
-                    torch.ones(1, 1, 6, dtype=torch.bool),
-                    encoder_len,
-                    torch.ones(1, 1, 1, 20, dtype=torch.bool),
-                )
-            )
-    assert torch.equal(*outputs)
+    one, two = trajectory(12), trajectory(12, seed=1)
+    if lacking == "history":
+        other = replace(one, features=two.features)
+    else:
+        other = replace(one, states=two.states)
+    pupil = ParallelStudent(drafter, CHECKPOINT)
+    assert torch.equal(packed(pupil, one, [6]), packed(pupil, other, [6]))
 
 
 def test_absolute_positions_tell_places_apart() -> None:

@@ -9,7 +9,6 @@ from torch import Tensor
 from model.drafting.speech_draft import (
     SlotSpeechDraft,
     SpeechArchitecture,
-    SpeechDraft,
     from_target,
 )
 from model.whisper.slots import Slots
@@ -25,11 +24,7 @@ FEATURES = torch.randn(1, 20, 2 * WIDTH, generator=GENERATOR)
 STATES = torch.randn(1, SEEN, WIDTH, generator=GENERATOR)
 
 
-def network(aux_layers: tuple[int, ...] = (0, 1)) -> SpeechDraft:
-    return from_target(WHISPER, SpeechArchitecture(BLOCK, aux_layers), block=1)
-
-
-NETWORK = network()
+NETWORK = from_target(WHISPER, SpeechArchitecture(BLOCK, (0, 1)), block=1)
 
 
 @torch.inference_mode()
@@ -193,16 +188,13 @@ def test_a_cleared_slot_is_clean() -> None:
 
 def test_a_fresh_one_begins_as_the_target() -> None:
     """Its block is the target's, and an entry the state that enters that block, and the embedding."""
-    for mine, theirs in zip(
-        NETWORK.layer.state_dict().values(),
-        WHISPER.decoder.layers[1].state_dict().values(),
-        strict=True,
-    ):
-        assert torch.equal(mine, theirs)
+    layers = (NETWORK.layer, WHISPER.decoder.layers[1])
+    pairs = zip(*(one.state_dict().values() for one in layers), strict=True)
+    assert all(torch.equal(mine, theirs) for mine, theirs in pairs)
     low, high = FEATURES[..., :WIDTH], FEATURES[..., WIDTH:]
     embedded = WHISPER.decoder.embedding(TOKENS)
     with torch.no_grad():
         entries = NETWORK.enter(NETWORK.fuse(FEATURES), embedded)
         assert torch.allclose(entries, low + embedded, atol=1e-5)
-        untapped = network(aux_layers=(1,))
+        untapped = from_target(WHISPER, SpeechArchitecture(BLOCK, (1,)), block=1)
         assert torch.allclose(untapped.fuse(high), high, atol=1e-6)
