@@ -38,13 +38,11 @@ def test_order_and_company_change_nothing(order: random.Random, slots: int) -> N
 
 
 def test_transcribe_keeps_the_order() -> None:
-    """More requests than slots come back in the order they were given."""
     results = Engine(CHECKPOINT, slots=3).transcribe(REQUESTS)
     assert [result.request for result in results] == REQUESTS
 
 
 def test_seeds_decide_what_is_sampled() -> None:
-    """The same seed gives the same text, another seed another one."""
     hot = replace(REQUESTS[0], temperature=1.0)
     assert alone(hot).tokens == alone(replace(hot)).tokens
     assert alone(hot).tokens != alone(replace(hot, seed=77)).tokens

@@ -140,7 +140,6 @@ def test_a_right_text_needs_no_rounds() -> None:
 @pytest.mark.parametrize("name", ["none", "perfect"])
 @pytest.mark.parametrize("max_new_tokens", [1, 2, 3])
 def test_a_budget_is_kept(name: str, max_new_tokens: int) -> None:
-    """Whatever is proposed."""
     asked = {replace(request, max_new_tokens=max_new_tokens): request for request in GREEDY[:4]}
     engine = Engine(CHECKPOINT, slots=2, proposer=lambda one: PROPOSERS[name](asked[one]))
     for one in engine.transcribe(asked):

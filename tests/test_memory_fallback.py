@@ -45,7 +45,6 @@ def test_when_memory_runs_out_the_batch_is_split_and_nothing_is_lost(
 
 
 def test_the_drafter_is_given_up_before_a_request_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its memory is freed, and what it drafted for goes on without it."""
     engine = Engine(CHECKPOINT, slots=2, drafter=tiny_drafter())
 
     def encode(*_: object) -> None:
@@ -59,7 +58,6 @@ def test_the_drafter_is_given_up_before_a_request_is(monkeypatch: pytest.MonkeyP
 
 
 def test_a_request_that_never_fits_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In words, and the engine lives on."""
     engine = Engine(CHECKPOINT, slots=2)
     exhaust(monkeypatch, engine, "encode", 0)
     engine.admit(GREEDY[0])

@@ -139,7 +139,6 @@ def test_any_split_equals_one_pass(int8: bool, pieces: list[int], seed: int) -> 
 @given(lengths=st.lists(st.integers(0, 20), min_size=4, max_size=4), new=st.integers(1, 6))
 @torch.inference_mode()
 def test_rows_have_lengths_of_their_own(int8: bool, lengths: list[int], new: int) -> None:
-    """A row in a batch gives what it gives alone, whatever its neighbours' lengths."""
     tiny = tiny_of(int8=int8)
     tokens = torch.randint(256, (4, 30))
     together = tiny.cache(slice(0, 4))
@@ -163,7 +162,6 @@ def test_rows_of_the_encoder_equal_those_alone(int8: bool) -> None:
 
 @torch.inference_mode()
 def test_rolling_back_is_forgetting_positions() -> None:
-    """Rejected tokens in the cache leave no trace once the length is taken back."""
     tokens = torch.randint(256, (1, 12))
     cache = TINY.cache(slice(0, 1))
     TINY.run(tokens[:, :5], full(1, 0), cache)
@@ -175,7 +173,6 @@ def test_rolling_back_is_forgetting_positions() -> None:
 
 @torch.inference_mode()
 def test_reach_beyond_the_text_changes_nothing() -> None:
-    """A wider static bound sees only masked positions."""
     tokens = torch.randint(256, (1, 9))
     narrow = TINY.run(tokens, full(1, 0), TINY.cache(slice(0, 1)), kv_len=9)
     wide = TINY.run(tokens, full(1, 0), TINY.cache(slice(0, 1)), kv_len=64)
@@ -184,7 +181,6 @@ def test_reach_beyond_the_text_changes_nothing() -> None:
 
 @torch.inference_mode()
 def test_a_shorter_window_hides_the_rest() -> None:
-    """A row that heard 40 states ignores what lies behind them in its slot."""
     tokens = torch.randint(256, (2, 5))
     cache = TINY.cache(slice(0, 2))
     states = torch.tensor([40, 100])
@@ -198,7 +194,6 @@ def test_a_shorter_window_hides_the_rest() -> None:
 
 @torch.inference_mode()
 def test_a_moved_slot_goes_on_as_before() -> None:
-    """Compaction copies everything that later passes read."""
     tokens = torch.randint(256, (4, 8))
     cache = TINY.cache(slice(0, 4))
     wanted = TINY.run(tokens, full(4, 0), TINY.cache(slice(0, 4)))

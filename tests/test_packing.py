@@ -71,7 +71,6 @@ def test_a_batch_says_what_follows_each_anchor(
 
 
 def test_a_cut_vocabulary_has_indices_of_its_own() -> None:
-    """Tokens outside teach nothing."""
     one = trajectory(8)
     vocabulary = sorted(set(one.tokens[[5, 7]].tolist()))
     batch = lesson_of([one], [[4]], 3, lookup_of(vocabulary, SIZE))
@@ -107,7 +106,6 @@ def test_training_in_bfloat16_sees_no_more(pupil: Student) -> None:
 
 @both_kinds
 def test_a_block_sees_no_history_at_or_behind_its_anchor(pupil: Student) -> None:
-    """Whatever stands there, it says the same; what stands before matters."""
     one = trajectory(20)
     before = packed(pupil, one, [9])
     changed = one.features.clone()
@@ -132,7 +130,6 @@ def test_a_block_sees_no_other_block(pupil: Student) -> None:
 
 @both_kinds
 def test_rows_do_not_see_each_others_padding(pupil: Student) -> None:
-    """A short utterance beside a long one says what it says alone."""
     short, long = trajectory(9, 50), trajectory(30, 100, seed=1)
     with torch.no_grad():
         together = pupil.logits(lesson_of([short, long], [[5], [20, 22]]))[0, 0]

@@ -83,14 +83,12 @@ class Stage:
 
 @pytest.mark.parametrize("pieces", [[1, 2, 3], [2, 4]])
 def test_cached_history_is_the_history(pieces: list[int]) -> None:
-    """Remembered at once or round by round: the same proposals."""
     whole, parts = Stage([6]).draft(), Stage(pieces).draft()
     assert torch.equal(whole[0], parts[0])
     assert torch.allclose(whole[1], parts[1], atol=1e-3)
 
 
 def test_rejected_positions_are_not_seen() -> None:
-    """What was remembered at or behind the anchor's position has no influence."""
     stage = Stage([6])
     before = stage.draft()[1].clone()
     none = torch.zeros(1, 3, dtype=torch.int64)
@@ -135,14 +133,12 @@ def test_a_cut_vocabulary_proposes_nothing_else() -> None:
 
 
 def test_a_fresh_drafter_begins_as_the_target() -> None:
-    """Its layers are copies of the target's blocks: training starts from what works."""
     layers = (tiny_parallel().layers, whisper_of(CHECKPOINT).decoder.layers)
     pairs = zip(*(one.state_dict().values() for one in layers), strict=True)
     assert all(torch.equal(mine, theirs) for mine, theirs in pairs)
 
 
 def test_silence_behind_the_speech_is_not_heard() -> None:
-    """Encoder states behind the slot's spoken ones have no influence."""
     stage = Stage([6])
     stage.slots.audio_len[0] = 60
     states = torch.randn(1, 100, 32)
@@ -179,7 +175,6 @@ def test_a_memory_can_be_left_out(lacking: str) -> None:
 
 
 def test_absolute_positions_tell_places_apart() -> None:
-    """Without rotation the target's learned embeddings mark text positions."""
     drafter = from_target(
         whisper_of(CHECKPOINT), replace(tiny_parallel().architecture, rope=False), blocks=(0, 1)
     )

@@ -133,7 +133,6 @@ def test_attention_is_attention(n: int) -> None:
 @pytest.mark.parametrize("heads", [2, 6, 8])
 @pytest.mark.parametrize("positions", [64, 1500])
 def test_company_changes_no_bit_of_attention(heads: int, positions: int) -> None:
-    """Any number of queries and rows at once, over the same positions."""
     q, (k, v) = random_tensor(3, heads, 70, 64).to(MIXED_IN), cached(3, heads, positions, 64)
     mask = additive_mask(torch.arange(positions) < positions - 7)[None, None, None]
     whole = attend(q, k, v, mask)

@@ -174,7 +174,6 @@ def test_a_moved_slot_drafts_the_same() -> None:
 
 
 def test_a_cleared_slot_is_clean() -> None:
-    """What is not finite does not reach the next utterance."""
     stage = Stage()
     stage.drafter.remember(
         torch.full((1, 9, 2 * WIDTH), torch.nan), TOKENS[:, :9], torch.arange(9)[None], 0

@@ -23,7 +23,6 @@ def test_every_weight_learns() -> None:
 
 
 def test_steps_go_on_from_the_targets_tokens() -> None:
-    """A step knows the tokens up to its own, and none behind."""
     one = trajectory(20)
     before, tokens = packed(speech_student(), one, [9])[0], one.tokens.clone()
     tokens[11] = (tokens[11] + 1) % 200

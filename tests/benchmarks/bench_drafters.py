@@ -6,7 +6,7 @@ Every variant is trained with the same seed, steps and data, and evaluated by th
 recordings outside the training data: of the first cache's held-out speakers, LibriSpeech test-other, and
 a selection of the other English test recordings of up to 30 s. The first cache has real speech, the others
 synthetic; FOLDER is for one model. Finished variants are skipped; `--again` evaluates them anew. Results go
-to docs/drafters.json as they come, by model, and to docs/drafters.md.
+to docs/drafters.json as they come, by model; the tables of docs/drafters.md are made of them.
 """
 
 import argparse
@@ -35,36 +35,6 @@ from model.training.trainer import Trainer
 from tests.support.audio import MANIFEST
 
 RESULTS = Path(__file__).resolve().parent.parent.parent / "docs" / "drafters.json"
-HEAD = """# What makes a drafter good
-
-One change at a time, with the same seed and the same audio; by `python -m tests.benchmarks.bench_drafters`. Drafters learn from
-4 passages with 16 anchors a step. Their auxiliary layers are the blocks in front of those that their layers are copies
-of, and five that are spread over the decoder (a Speech-Draft has three alone): other layers may mean other auxiliary
-layers, too.
-
-τ: tokens a round, on at most 64 passages of speakers held out from training, the same ones for every variant; on
-LibriSpeech test-other; and on a spread of other English test recordings. It counts the rounds after the prefill.
-Minutes are of training, where one run did all of it; with `--threads 1`, the default, they are of one thread.
-"""
-READER = """
-## The reader, which was deleted
-
-A reader was a small network with a CTC head that transcribed the whole utterance from the encoder's states; the prefill
-verified its text. It was deleted because it won no time: with greedy decoding at 1.00, the reader was at 1.19, 1.01 and
-0.97 at batches of 1, 4 and 8, the drafter at 1.19, 1.10 and 1.08, and both at 1.15, 1.02 and 0.96, by
-`captiond bench engines`. Nor did it win time with a previous text to reuse ([reuse.json](reuse.json)).
-
-For base it was trained for 2,000 steps of 8 passages: 55 minutes of one core; 10.0 million weights, 10,258 tokens, 10.2
-MB. Tokens for each pass of the model, by the walk, the prefill counted:
-
-| audio | drafter | reader | both |
-|---|---|---|---|
-| LibriSpeech test-other (70 files) | 2.89 | 2.35 | 3.28 |
-| other English recordings (56 files) | 2.53 | 2.12 | 2.83 |
-
-On speakers held out the reader had 3.37. Both together needed the fewest passes, but a pass of the reader cost two
-thirds of a round (12 ms for 8 s of speech).
-"""
 TABLE = """
 ## {model}
 
@@ -224,7 +194,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     wanted = variants(checkpoint, args.cache, args.steps)
     sets = {"held out": held_out(args.cache[0], wanted["plain"][0])}
     sets |= evaluation_sets(checkpoint, args.work / "evaluation")
-    results = read_results(RESULTS)
+    results: Results = json.loads(RESULTS.read_text(encoding="utf-8"))
     found = results.setdefault(checkpoint.name.rpartition("/")[2], {})
     for name, (recipe, caches) in wanted.items():
         known = found.get(name, {})
@@ -235,27 +205,24 @@ def main(argv: Sequence[str] | None = None) -> None:
         found[name] = examine(checkpoint, recipe, caches, folder, sets, known if same else {})
         replace_text(RESULTS, json.dumps(results, indent=1) + "\n")
         print(name, json.dumps(found[name]["test-other"]), flush=True)
-    replace_text(RESULTS.with_suffix(".md"), page(results))
+    page = RESULTS.with_suffix(".md")
+    replace_text(page, renewed(page.read_text(encoding="utf-8"), results))
 
 
-def read_results(path: Path) -> Results:
-    """The results so far. The oldest files have no model: they are of base."""
-    if not path.exists():
-        return {}
-    found = json.loads(path.read_text(encoding="utf-8"))
-    return {"base": found} if any("recipe" in figures for figures in found.values()) else found
-
-
-def page(results: Results) -> str:
+def tables(results: Results) -> str:
     """The results, a table for each model."""
-    lines = [HEAD.rstrip()]
+    lines = []
     for model, found in results.items():
-        if not found:
-            continue
         steps = sorted({figures["recipe"]["steps"] for figures in found.values()})
         lines.append(TABLE.format(model=model, steps=" or ".join(map(str, steps))))
         lines += [_row(name, figures) for name, figures in found.items()]
-    return "\n".join(lines) + "\n" + READER
+    return "\n".join(lines).lstrip() + "\n\n"
+
+
+def renewed(page: str, results: Results) -> str:
+    """The page with these tables between its head and its section on the reader."""
+    head, _, rest = page.partition("## ")
+    return head + tables(results) + rest[rest.index("## The reader") :]
 
 
 def _row(name: str, figures: Figures) -> str:
