@@ -2,12 +2,11 @@ import argparse
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
-import soundfile
 
 from model.bench import command
 from tests.benchmarks import gpu_check
+from tests.support.lessons import record
 from tests.support.tiny_files import save_transformers
 
 
@@ -26,10 +25,8 @@ def model(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def audio(tmp_path: Path) -> Path:
-    (tmp_path / "audio").mkdir()
-    rng = np.random.default_rng(0)
     for number in range(3):
-        soundfile.write(tmp_path / "audio" / f"{number}.wav", rng.uniform(-1, 1, 9000), 16_000)
+        record(tmp_path / "audio" / f"{number}.wav", number, 9000)
     (tmp_path / "audio" / "all.tsv").write_text("0.wav\tgood morning\n")
     return tmp_path / "audio"
 

@@ -26,7 +26,7 @@ from streaming.hallucination import is_plausible
 from streaming.hypothesis import Hypothesis
 from streaming.protocol import Encoding, Start
 from streaming.session import Session
-from tests.support.audio import needs_audio, read, recordings
+from tests.support.audio import english, needs_audio, read, recordings
 from tests.support.streams import coloured_noise, encoded, feed, finals
 from tests.support.transformers_greedy import greedy_reference, prompt_like
 
@@ -105,7 +105,7 @@ def test_features_and_logits_equal_transformers(name: str) -> None:
 @pytest.mark.parametrize("name", PACKAGES)
 def test_tokens_equal_transformers_greedy(name: str) -> None:
     """The same ids as `generate` on files of every kind: long, short, noisy, telephone, digits."""
-    files = [one for one in recordings(language="en") if one.seconds <= 30][::60]
+    files = english()[::60]
     audios = [one.audio()[: 30 * 16_000] for one in files]
     ours = engine(name).transcribe(Request(audio, language="en") for audio in audios)
     for one, audio, hypothesis in zip(files, audios, ours, strict=True):

@@ -5,7 +5,7 @@
 Every variant is trained with the same seed, steps and data, and evaluated by the walk of greedy decoding on
 recordings outside the training data: of the first cache's held-out speakers, LibriSpeech test-other, and
 a selection of the other English test recordings of up to 30 s. The first cache has real speech, the others
-synthetic; FOLDER is for one model. Finished variants are skipped; `--again` evaluates them anew. Results go
+synthetic; FOLDER is for one model. Finished variants are skipped. Results go
 to docs/drafters.json as they come, by model; the tables of docs/drafters.md are made of them.
 """
 
@@ -13,7 +13,7 @@ import argparse
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,14 +49,9 @@ CPU = torch.device("cpu")
 
 Figures = dict[str, Any]  # of a variant
 Results = dict[str, dict[str, Figures]]  # by model, then by variant
-
-
-@dataclass(frozen=True, slots=True)
-class EvaluationSet:
-    """Trajectories to evaluate on. aux_layers: the blocks of their features."""
-
-    entries: Sequence[Entry]
-    aux_layers: tuple[int, ...]
+EvaluationSet = tuple[
+    Sequence[Entry], tuple[int, ...]
+]  # trajectories; the blocks of their features
 
 
 def variants(
@@ -112,9 +107,7 @@ def evaluation_sets(checkpoint: Checkpoint, folder: Path) -> dict[str, Evaluatio
     for name, recordings in sets.items():
         distil(checkpoint, [Passage((one,)) for one in recordings], folder / name, device=CPU)
     return {
-        name: EvaluationSet(
-            list(cache.entries(folder / name)), cache.read_metadata(folder / name).aux_layers
-        )
+        name: (list(cache.entries(folder / name)), cache.read_metadata(folder / name).aux_layers)
         for name in sets
     }
 
@@ -122,7 +115,7 @@ def evaluation_sets(checkpoint: Checkpoint, folder: Path) -> dict[str, Evaluatio
 def held_out(real: Path, recipe: Recipe) -> EvaluationSet:
     """A selection of the trajectories of that cache's held-out speakers."""
     splits = TrajectorySplits([real], replace(recipe, validation=HELD_OUT))
-    return EvaluationSet(splits.validation, splits.metadata.aux_layers)
+    return splits.validation, splits.metadata.aux_layers
 
 
 def figures_of(score: Score) -> Figures:
@@ -139,18 +132,11 @@ def figures_of(score: Score) -> Figures:
 def measure(checkpoint: Checkpoint, file: Path, sets: dict[str, EvaluationSet]) -> Figures:
     """A trained network's scores on every set."""
     network = load_drafter(file, checkpoint).network
-    return {
-        name: figures_of(
-            evaluate(
-                checkpoint,
-                network,
-                map(cache.read, chosen.entries),
-                kept=chosen.aux_layers,
-                device=CPU,
-            )
-        )
-        for name, chosen in sets.items()
-    }
+    found = {}
+    for name, (entries, aux_layers) in sets.items():
+        taught = map(cache.read, entries)
+        found[name] = figures_of(evaluate(checkpoint, network, taught, kept=aux_layers, device=CPU))
+    return found
 
 
 def examine(
@@ -159,9 +145,8 @@ def examine(
     caches: Sequence[Path],
     folder: Path,
     sets: dict[str, EvaluationSet],
-    known: Figures,
 ) -> Figures:
-    """Train a variant, or resume it, and evaluate it. known: an earlier run's figures."""
+    """Train a variant, or resume it, and evaluate it."""
     whole = not (folder / "checkpoint.pt").exists()
     trainer = Trainer(checkpoint, caches, recipe, folder)
     began = time.monotonic()
@@ -172,7 +157,7 @@ def examine(
         "recipe": stored_fields(recipe),
         "hours": hours(trainer.splits),
         # The seconds of a stopped run are not known.
-        "seconds": seconds if whole else known.get("seconds"),
+        "seconds": seconds if whole else None,
         **measure(checkpoint, best, sets),
         "megabytes": round(best.stat().st_size / 1e6, 1),
     }
@@ -187,7 +172,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--only", nargs="+", help="variants, by name (default: all)")
-    parser.add_argument("--again", action="store_true", help="evaluate finished variants anew")
+
     args = parser.parse_args(argv)
     torch.set_num_threads(args.threads)
     checkpoint = load(args.model)
@@ -197,12 +182,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     results: Results = json.loads(RESULTS.read_text(encoding="utf-8"))
     found = results.setdefault(checkpoint.name.rpartition("/")[2], {})
     for name, (recipe, caches) in wanted.items():
-        known = found.get(name, {})
-        same = known.get("recipe") == json.loads(json.dumps(stored_fields(recipe)))
-        if (args.only and name not in args.only) or (same and not args.again):
+        known = found.get(name, {}).get("recipe")
+        if name not in (args.only or wanted) or known == json.loads(
+            json.dumps(stored_fields(recipe))
+        ):
             continue
         folder = args.work / name.replace(" ", "-")
-        found[name] = examine(checkpoint, recipe, caches, folder, sets, known if same else {})
+        found[name] = examine(checkpoint, recipe, caches, folder, sets)
         replace_text(RESULTS, json.dumps(results, indent=1) + "\n")
         print(name, json.dumps(found[name]["test-other"]), flush=True)
     page = RESULTS.with_suffix(".md")

@@ -30,7 +30,7 @@ from model.engine.rejection_sampler import DRAFT, accept, sample, uniform, warm_
 from model.engine.requests import Request
 from model.engine.sequence import Sequence
 from model.whisper.quantised import Precision
-from tests.support.audio import Recording, recordings
+from tests.support.audio import Recording, english, recordings
 from tests.support.oracles import chi_square, proposers, run_shuffled
 
 RESULTS = Path(__file__).resolve().parent.parent.parent / "docs" / "exactness.json"
@@ -38,10 +38,6 @@ BLOCKS = (1, 2, 4, 8)
 SLOTS = (1, 2, 4, 8, 16)
 DRAWS = 2_000
 FIRST = 3  # tokens of each draw
-
-
-def english() -> list[Recording]:
-    return [one for one in recordings(language="en") if one.seconds <= 30]
 
 
 def spread(chosen: list[Recording], files: int) -> list[Recording]:
