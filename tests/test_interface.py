@@ -48,7 +48,7 @@ def test_anchor_and_history_matter(trained: TrainedDrafter) -> None:
     stage.slots.anchors[0] += 1
     assert not torch.equal(stage.draft().logits, before)
     stage.slots.anchors[0] -= 1
-    stage.drafter.remember(FEATURES[:, 9:10] * 9, TOKENS[:, 4:5], torch.tensor([[4]]), 0)
+    stage.drafter.remember(FEATURES[:, 9:11] * 9, TOKENS[:, 4:6], torch.tensor([[4, 5]]), 0)
     assert not torch.equal(stage.draft().logits, before)
 
 
