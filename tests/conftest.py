@@ -17,8 +17,6 @@ settings.load_profile("any machine")
 
 # Whole engines with tiny weights, training, speech synthesis, Chromium, crowds of processes: minutes.
 SLOW = {
-    "test_bench_apart",
-    "test_decode",
     "test_demo",
     "test_distil",
     "test_engine",

@@ -1,12 +1,11 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
-import soundfile
 
 from daemon import cli
 from tests.benchmarks import gpu_check
+from tests.support.lessons import record
 from tests.support.tiny_files import save_transformers
 
 
@@ -23,10 +22,8 @@ def model(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def audio(tmp_path: Path) -> Path:
-    (tmp_path / "audio").mkdir()
-    rng = np.random.default_rng(0)
     for number in range(3):
-        soundfile.write(tmp_path / "audio" / f"{number}.wav", rng.uniform(-1, 1, 9000), 16_000)
+        record(tmp_path / "audio" / f"{number}.wav", number, 9000)
     (tmp_path / "audio" / "all.tsv").write_text("0.wav\tgood morning\n")
     return tmp_path / "audio"
 
@@ -97,4 +94,4 @@ def test_the_check_for_cuda_machines_runs_without_one() -> None:
         assert row["tau"] > 1.0
         assert ("eager" in row) == (row["batch"] <= 2)
         if "eager" in row:
-            assert row["eager"]["greedy_mismatches"] == row["eager"]["drafted_mismatches"] == 0
+            assert {way["mismatches"] for way in row["eager"].values()} == {0}

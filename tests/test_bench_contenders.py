@@ -12,13 +12,11 @@ from model.bench.contenders import (
     simulated,
 )
 from model.bench.paired_runs import rounds_of
-from tests.support.tiny import tiny_checkpoint
+from tests.support.tiny import CHECKPOINT
+from tests.support.tiny_bench import clips
 
-CLIPS = [
-    Clip(str(n), np.random.default_rng(n).uniform(-1, 1, 6000 + 3000 * n).astype(np.float32))
-    for n in range(6)
-]
-ENGINE = EngineUnderTest.plain(tiny_checkpoint(), device="cpu", slots=4, block=4)
+CLIPS = clips(6)
+ENGINE = EngineUnderTest.plain(CHECKPOINT, device="cpu", slots=4, block=4)
 
 
 def test_every_way_of_drafting_says_the_same() -> None:

@@ -23,11 +23,9 @@ from model.bench.word_errors import word_errors
 from model.checkpoints.load import PACKAGES, Package, load
 from tests.support.audio import ABSENT, ROOT, recordings
 from tests.support.tiny import CHECKPOINT, tiny_checkpoint
+from tests.support.tiny_bench import clips
 
-CLIPS = [
-    Clip(str(n), np.random.default_rng(n).uniform(-1, 1, 9000 + 3000 * n).astype(np.float32))
-    for n in range(5)
-]
+CLIPS = clips()
 
 
 def ours() -> list[tuple[int, ...]]:

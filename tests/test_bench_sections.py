@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from model.bench.sections import BLOCKS, SECTIONS, TEMPERATURES, blocks, engines, share, temperature
+from model.bench.sections import BLOCKS, TEMPERATURES, blocks, engines, share, temperature
 from tests.support.tiny_bench import PLAN, field, save_tiny_drafter
 
 
@@ -73,12 +73,3 @@ def test_the_encoder_s_share_by_length(tmp_path: Path) -> None:
     edges = [edge for row in found["rows"] for edge in (row["shortest_s"], row["longest_s"])]
     assert edges == sorted(edges)
     assert all(row["encode_s"] > 0 and row["greedy"] > 0 for row in found["rows"])
-
-
-def test_every_section_over_clips_is_offered() -> None:
-    assert {
-        "engines": engines,
-        "blocks": blocks,
-        "temperature": temperature,
-        "share": share,
-    } == SECTIONS

@@ -105,14 +105,9 @@ def test_a_drafters_memory_counts(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     assert abs(both - 2 * alone) <= 1  # each is rounded
 
 
-def test_another_models_drafter_is_refused(tmp_path: Path) -> None:
+def test_another_models_drafter_or_none_at_all_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "swift.safetensors"
     save_network(file, tiny_parallel(), target="another", acceptance=[0.5] * 4)
-    with pytest.raises(ModelError, match="was made for another target"):
-        start(str(save_transformers(tmp_path)), device="cpu", drafter=str(file))
-
-
-def test_a_missing_drafter_is_an_error(tmp_path: Path) -> None:
-    """Never a silent start without it."""
-    with pytest.raises(ModelError, match="cannot be read"):
-        start(str(save_transformers(tmp_path)), device="cpu", drafter=str(tmp_path / "none"))
+    for named, words in ((file, "was made for another target"), ("none here", "cannot be read")):
+        with pytest.raises(ModelError, match=words):
+            start(str(save_transformers(tmp_path)), device="cpu", drafter=str(named))

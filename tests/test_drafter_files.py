@@ -16,7 +16,6 @@ from model.drafting.drafter_files import (
     bundled,
     choose,
     load_drafter,
-    read_metadata,
     save_network,
 )
 from model.drafting.parallel import Architecture, ParallelDrafter, SlotDrafter
@@ -147,7 +146,7 @@ def test_damaged_drafters_are_refused_in_words(tmp_path: Path) -> None:
 
 def save(path: Path, seed: int = 0) -> Path:
     target = tiny_checkpoint(seed=seed).fingerprint
-    save_network(path, tiny_parallel(), target=target, acceptance=[0.5] * 4, notes={"model": "x"})
+    save_network(path, tiny_parallel(), target=target, acceptance=[0.5] * 4)
     return path
 
 
@@ -176,12 +175,6 @@ def test_weights_that_float16_cannot_hold_are_not_written(tmp_path: Path) -> Non
     with pytest.raises(ValueError, match="not finite in float16: masks"):
         save_network(path, broken, target="", acceptance=[0.5] * 4)
     assert not path.exists()
-
-
-def test_facts_can_be_read_without_the_target(tmp_path: Path) -> None:
-    facts = read_metadata(save(tmp_path / "d.safetensors"))
-    assert facts["target"] == CHECKPOINT.fingerprint
-    assert facts["model"] == "x"
 
 
 @pytest.fixture

@@ -10,19 +10,11 @@ from model.engine.fallback import MOST_COMPRESSION, failed
 from model.engine.requests import Request, RequestOutput
 from model.engine.sequence import Sequence
 from model.whisper.mel import LogMel
-from model.whisper.network import Cache, Whisper
+from model.whisper.network import Cache
 from tests.support.references import alone
 from tests.support.tiny import CHECKPOINT, changed, tiny_checkpoint
-from tests.support.tiny_drafters import tiny_drafter
+from tests.support.tiny_drafters import tiny_drafter, whisper_of
 from tests.support.utterances import REQUESTS, noise
-
-
-def test_a_bad_ladder_or_expectation_is_refused() -> None:
-    engine = Engine(CHECKPOINT, slots=1)
-    with pytest.raises(ValueError, match="fallback temperatures"):
-        engine.admit(Request(noise(0), fallback_temperatures=(0.0,)))
-    with pytest.raises(ValueError, match="does not know the language xx"):
-        engine.admit(Request(noise(0), language_hint="xx"))
 
 
 def rank(attempt: RequestOutput) -> tuple[bool, float]:
@@ -67,10 +59,9 @@ def test_a_ladder_is_a_policy_on_top_of_plain_decoding(slots: int, static: bool)
 
 
 def test_the_guard_changes_no_text_that_does_not_loop() -> None:
-    stop_on_repetition = [replace(request, stop_on_repetition=True) for request in REQUESTS]
-    for request, result in zip(
-        REQUESTS, Engine(CHECKPOINT, slots=4).transcribe(stop_on_repetition), strict=True
-    ):
+    guarded = [replace(request, stop_on_repetition=True) for request in REQUESTS]
+    results = Engine(CHECKPOINT, slots=4).transcribe(guarded)
+    for request, result in zip(REQUESTS, results, strict=True):
         assert result.tokens == alone(request).tokens
         assert not result.looped
 
@@ -81,14 +72,11 @@ def test_a_loop_is_cut_long_before_the_budget() -> None:
     # The state behind the last norm is the same everywhere: its bias, the embedding of one token.
     weights = changed(stuck.weights, "decoder.norm.weight", lambda scale: scale.zero_())
     bias = weights["decoder.norm.bias"]
-    weights = changed(weights, "decoder.embedding.weight", lambda sequences: 0.01 * sequences)
+    weights = changed(weights, "decoder.embedding.weight", lambda rows: 0.01 * rows)
     weights["decoder.embedding.weight"][100] = bias
     engine = Engine(replace(stuck, weights=weights), slots=1)
-    cut, whole = (
-        engine.transcribe(
-            [Request(noise(1), language="en", stop_on_repetition=stop_on_repetition)]
-        )[0]
-        for stop_on_repetition in (True, False)
+    cut, whole = engine.transcribe(
+        Request(noise(1), language="en", stop_on_repetition=guarded) for guarded in (True, False)
     )
     assert (cut.looped, whole.looped) == (True, False)
     assert len(whole.tokens) == 224
@@ -121,7 +109,7 @@ def test_a_transcript_begins_with_its_prefix_and_goes_on_greedily(block: int, st
 def greedily(request: Request, language: str) -> tuple[int, ...]:
     """The transcript of a request with a prefix, one whole pass for each token."""
     tokens, config = CHECKPOINT.tokens, CHECKPOINT.config
-    whisper = Whisper.from_weights(config, CHECKPOINT.weights, torch.device("cpu"), torch.float32)
+    whisper = whisper_of(CHECKPOINT)
     sequence = Sequence(request, language)
     sequence.set_prompt(tokens, config.max_target_positions)
     cache = Cache.allocate(config, 1, torch.device("cpu"), torch.float32)
@@ -132,14 +120,8 @@ def greedily(request: Request, language: str) -> tuple[int, ...]:
         len(said) - len(sequence.prompt_tokens) < sequence.max_new_tokens and said[-1] != tokens.eot
     ):
         encoder_len = torch.tensor([config.max_source_positions])
-        hidden, _ = whisper.decoder(
-            torch.tensor([said]),
-            torch.zeros(1, dtype=torch.int64),
-            encoder_len,
-            cache,
-            64,
-            int(encoder_len),
-        )
+        text, none = torch.tensor([said]), torch.zeros(1, dtype=torch.int64)
+        hidden, _ = whisper.decoder(text, none, encoder_len, cache, 64, int(encoder_len))
         scores = whisper.decoder.logits(hidden[0, -1]) + tokens.bias(first=False)
         if len(said) == len(sequence.prompt_tokens):
             scores += tokens.continuing()

@@ -58,7 +58,6 @@ def test_the_walk_is_what_the_engine_does(
 
 
 def test_silence_is_worth_no_rounds() -> None:
-    """No trajectories, no figures, no error."""
     score = evaluate(CHECKPOINT, parallel_student().network, [], kept=AUX_LAYERS, device=CPU)
     assert (score.rounds, score.tau) == (0, 0.0)
 

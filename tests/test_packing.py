@@ -6,23 +6,22 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.drafting.parallel import Architecture, from_target
-from model.drafting.speech_draft import SpeechDraft
 from model.training.data.packing import (
     IGNORED,
     draw_anchors,
     lookup_of,
-    pack,
     possible_anchors,
     select_aux_layers,
 )
-from model.training.speech_student import SpeechStudent
-from model.training.student import ParallelStudent, Student
-from model.whisper.network import Whisper
-from tests.support.lessons import AUX_LAYERS, CPU
-from tests.support.pupils import EVERY, SIZE, packed, trajectory
-from tests.support.tiny import CHECKPOINT
-from tests.support.tiny_drafters import tiny_speech_draft
+from model.training.student import Student
+from tests.support.pupils import (
+    SIZE,
+    lesson_of,
+    packed,
+    parallel_student,
+    speech_student,
+    trajectory,
+)
 
 
 def test_anchors_are_emitted_tokens_that_something_follows() -> None:
@@ -51,7 +50,7 @@ def test_a_batch_says_what_follows_each_anchor(
     """Labels by hand; history strictly before the anchor; what fills up counts for nothing."""
     taught = [trajectory(*size, seed=n) for n, size in enumerate(sizes)]
     anchors = [draw_anchors(one, 5, source) for one in taught]
-    batch = pack(taught, anchors, kept=AUX_LAYERS, wanted=AUX_LAYERS, block=block, lookup=EVERY)
+    batch = lesson_of(taught, anchors, block)
     for row, (one, places) in enumerate(zip(taught, anchors, strict=True)):
         for column in range(batch.positions.shape[1]):
             if column >= len(places):
@@ -72,12 +71,9 @@ def test_a_batch_says_what_follows_each_anchor(
 
 
 def test_a_cut_vocabulary_has_indices_of_its_own() -> None:
-    """Tokens outside teach nothing."""
     one = trajectory(8)
-    known = one.tokens[[5, 7]].tolist()
-    vocabulary = sorted(set(known))
-    lookup = lookup_of(vocabulary, SIZE)
-    batch = pack([one], [[4]], kept=AUX_LAYERS, wanted=AUX_LAYERS, block=3, lookup=lookup)
+    vocabulary = sorted(set(one.tokens[[5, 7]].tolist()))
+    batch = lesson_of([one], [[4]], 3, lookup_of(vocabulary, SIZE))
     wanted = [
         vocabulary.index(token) if token in vocabulary else IGNORED
         for token in one.tokens[5:8].tolist()
@@ -91,19 +87,9 @@ def test_aux_layers_are_selected_in_the_order_wanted() -> None:
     assert select_aux_layers(features, (1, 4, 7), (1, 7)).tolist() == [[0, 1, 4, 5], [6, 7, 10, 11]]
 
 
-def parallel() -> Student:
-    whisper = Whisper.from_weights(CHECKPOINT.config, CHECKPOINT.weights, CPU, torch.float32)
-    torch.manual_seed(0)
-    return ParallelStudent(from_target(whisper, Architecture(2, 4, AUX_LAYERS), (0, 1)), CHECKPOINT)
-
-
-def speech() -> Student:
-    network = tiny_speech_draft(block=4).network
-    assert isinstance(network, SpeechDraft)
-    return SpeechStudent(network, CHECKPOINT)
-
-
-both_kinds = pytest.mark.parametrize("pupil", [parallel(), speech()], ids=["parallel", "speech"])
+both_kinds = pytest.mark.parametrize(
+    "pupil", [parallel_student(), speech_student()], ids=["parallel", "speech"]
+)
 
 
 @both_kinds
@@ -120,7 +106,6 @@ def test_training_in_bfloat16_sees_no_more(pupil: Student) -> None:
 
 @both_kinds
 def test_a_block_sees_no_history_at_or_behind_its_anchor(pupil: Student) -> None:
-    """Whatever stands there, it says the same; what stands before matters."""
     one = trajectory(20)
     before = packed(pupil, one, [9])
     changed = one.features.clone()
@@ -145,18 +130,14 @@ def test_a_block_sees_no_other_block(pupil: Student) -> None:
 
 @both_kinds
 def test_rows_do_not_see_each_others_padding(pupil: Student) -> None:
-    """A short utterance beside a long one says what it says alone."""
     short, long = trajectory(9, 50), trajectory(30, 100, seed=1)
-    batch = pack(
-        [short, long], [[5], [20, 22]], kept=AUX_LAYERS, wanted=AUX_LAYERS, block=4, lookup=EVERY
-    )
     with torch.no_grad():
-        together = pupil.logits(batch)[0, 0]
+        together = pupil.logits(lesson_of([short, long], [[5], [20, 22]]))[0, 0]
     assert torch.allclose(together, packed(pupil, short, [5])[0], atol=1e-4)
 
 
 def test_a_batch_moves_as_a_whole() -> None:
-    batch = pack([trajectory(9)], [[5]], kept=AUX_LAYERS, wanted=AUX_LAYERS, block=4, lookup=EVERY)
+    batch = lesson_of([trajectory(9)], [[5]])
     moved = batch.to(torch.device("meta"))
     assert {getattr(moved, name).device.type for name in batch.__slots__} == {"meta"}
 

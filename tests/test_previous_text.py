@@ -21,7 +21,6 @@ def distance(a: list[int], b: list[int]) -> int:
 
 @given(TEXT)
 def test_a_right_draft_is_proposed_whole_and_once(draft: list[int]) -> None:
-    """Without a mismatch the proposal is always the rest."""
     reuse = PreviousText(draft)
     for done in range(len(draft)):
         assert reuse.propose(100) == draft[done:]

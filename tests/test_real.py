@@ -26,7 +26,7 @@ from streaming.hallucination import is_plausible
 from streaming.hypothesis import Hypothesis
 from streaming.protocol import Encoding, Start
 from streaming.session import Session
-from tests.support.audio import needs_audio, read, recordings
+from tests.support.audio import english, needs_audio, read, recordings
 from tests.support.streams import coloured_noise, encoded, feed, finals
 from tests.support.transformers_greedy import greedy_reference, prompt_like
 
@@ -105,7 +105,7 @@ def test_features_and_logits_equal_transformers(name: str) -> None:
 @pytest.mark.parametrize("name", PACKAGES)
 def test_tokens_equal_transformers_greedy(name: str) -> None:
     """The same ids as `generate` on files of every kind: long, short, noisy, telephone, digits."""
-    files = [one for one in recordings(language="en") if one.seconds <= 30][::60]
+    files = english()[::60]
     audios = [one.audio()[: 30 * 16_000] for one in files]
     ours = engine(name).transcribe(Request(audio, language="en") for audio in audios)
     for one, audio, hypothesis in zip(files, audios, ours, strict=True):
@@ -114,7 +114,6 @@ def test_tokens_equal_transformers_greedy(name: str) -> None:
 
 
 def test_company_changes_no_token() -> None:
-    """Utterances decoded four at a time, full and fitted windows mixed, equal those alone."""
     requests = [
         Request(one.audio(), language="en", fitted_window=bool(number % 2))
         for number, one in enumerate(recordings(under="librispeech_testother")[3:9])
@@ -140,7 +139,6 @@ def test_languages_are_detected(language: str, under: str) -> None:
 
 
 def test_translation_writes_english() -> None:
-    """German speech, English words."""
     one = max(recordings(under="german_kerstin"), key=lambda one: one.seconds)
     said, translated = engine("base").transcribe(
         Request(one.audio(), language="de", task=task) for task in ("transcribe", "translate")
@@ -151,7 +149,6 @@ def test_translation_writes_english() -> None:
 
 
 def test_silence_is_likelier_no_speech_than_speech() -> None:
-    """Whisper's no-speech probability tells the two apart."""
     speech = recordings(under="librispeech_testother")[2].audio()
     quiet = replace(Request(speech * 0), language="en")
     loud = Request(speech, language="en")
@@ -162,7 +159,6 @@ def test_silence_is_likelier_no_speech_than_speech() -> None:
 
 
 def test_a_prompt_changes_the_spelling() -> None:
-    """Names given as context are taken up."""
     audio = recordings(under="librispeech_testother")[1].audio()
     plain, prompted = engine("base").transcribe(
         Request(audio, language="en", prompt=prompt)
@@ -173,7 +169,6 @@ def test_a_prompt_changes_the_spelling() -> None:
 
 
 def test_sampling_is_reproducible_and_warm() -> None:
-    """The same seed gives the same words, alone and in a batch; another seed others."""
     audio = recordings(under="ami_meetings")[1].audio()
     hot = Request(audio[: 10 * 16_000], language="en", temperature=1.0, seed=1)
     (alone,) = engine("base").transcribe([hot])
@@ -265,7 +260,6 @@ def test_every_format_gives_the_same_words() -> None:
 
 
 def test_a_prefix_is_gone_on_with() -> None:
-    """Words that were promised stand, and what follows is what was said behind them."""
     audio = recordings(under="librispeech_testother")[1].audio()
     (plain,) = engine("base").transcribe([Request(audio, language="en")])
     first = " ".join(plain.text.split()[:4])

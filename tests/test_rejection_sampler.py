@@ -65,7 +65,6 @@ def test_greedy_verification(
 
 
 def test_only_what_was_proposed_is_accepted() -> None:
-    """Padding behind a row's count never counts, even where it agrees."""
     logits = saying([1, 2, 3], [1, 2, 3], [1, 2, 3])
     rejection = judge(logits, torch.tensor([[1, 2]] * 3), counts=[0, 1, 2])
     assert audio_len(rejection) == [[1], [1, 2], [1, 2, 3]]
@@ -108,7 +107,6 @@ def test_a_row_without_finite_logits_says_so(sampled: bool, evil: float) -> None
 
 
 def test_draws_are_functions_of_their_counter() -> None:
-    """The same (seed, position, purpose) gives the same draw in any company."""
     seeds, positions = torch.arange(50), torch.arange(50) * 7
     together = uniform(seeds, positions, OWN)
     alone = torch.cat([uniform(seeds[i : i + 1], positions[i : i + 1], OWN) for i in range(50)])
@@ -237,7 +235,6 @@ def test_the_bound_would_notice_a_wrong_rule() -> None:
 
 
 def test_point_masses_change_no_word() -> None:
-    """Text proposed as such gives the very text of plain sampling for the same seed."""
     assert torch.equal(speculate(None, 1.0, 2), speculate_plainly(1.0))
 
 

@@ -23,10 +23,3 @@ def test_a_prefill_tells_of_silence() -> None:
     outputs = unpack(pack(VERDICT, torch.tensor([0.5, 0.25])), 2, prefill=True)
     assert [output.no_speech for output in outputs] == [0.5, 0.25]
     assert [output.tokens for output in outputs] == [[5, 51_865], [8]]
-
-
-def test_one_row_is_one_transfer() -> None:
-    """2 * (k + 1) + 2 columns of float64."""
-    packed = pack(VERDICT)
-    assert packed.shape == (2, 8)
-    assert packed.dtype == torch.float64

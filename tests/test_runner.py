@@ -4,22 +4,7 @@ from model.engine.runner import Runner
 from model.engine.sequence import Proposal, Sequence
 from tests.support.references import plain
 from tests.support.tiny import CHECKPOINT
-from tests.support.tiny_drafters import tiny_drafter
 from tests.support.utterances import GREEDY
-
-
-def test_a_drafter_is_given_up_once() -> None:
-    one = Runner(
-        CHECKPOINT,
-        device=torch.device("cpu"),
-        slots=5,
-        drafter=tiny_drafter(),
-        block=4,
-        static=False,
-    )
-    assert one.give_up_drafter()
-    assert one.drafter is None
-    assert not one.give_up_drafter()
 
 
 @torch.inference_mode()

@@ -129,7 +129,6 @@ def test_a_loop_is_cut_to_one_copy_where_it_is_guarded() -> None:
 
 @given(st.lists(st.integers(7, 9), min_size=40, max_size=70), st.integers(1, 70))
 def test_a_loop_is_cut_alike_whatever_comes_at_once(tokens: list[int], size: int) -> None:
-    """What a guarded transcript says must not depend on the rounds that it came in."""
     told = []
     for step in (1, size):
         one = row(stop_on_repetition=True, context=448)
@@ -174,7 +173,6 @@ def test_of_attempts_that_all_failed_the_likeliest_is_kept() -> None:
 
 
 def test_what_silence_says_is_not_tried_again() -> None:
-    """A low probability is right there."""
     one = told(row(fallback_temperatures=(0.2,)), " you", logprob=-1.5)
     one.no_speech = 0.9
     assert not one.fall_back(TOKENS)

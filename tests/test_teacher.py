@@ -15,7 +15,6 @@ AUDIOS = [noise(seed, 8000 + 700 * seed) for seed in range(9)]
 
 
 def test_tokens_are_the_engines_greedy_ones() -> None:
-    """In batches as alone: what is taught is what is served."""
     wanted = Engine(CHECKPOINT, slots=1).transcribe(Request(a, language="en") for a in AUDIOS)
     taught = [t for at in (0, 4, 8) for t in teacher().trajectories(AUDIOS[at : at + 4], "en")]
     assert len({t.finished for t in taught}) == 2, "some end, some reach the limit"
@@ -45,7 +44,6 @@ def test_features_are_those_of_one_teacher_forced_pass() -> None:
 
 
 def test_company_changes_nothing() -> None:
-    """A short passage beside a long one says what it says alone."""
     together = teacher().trajectories([AUDIOS[0], AUDIOS[8]], "en")[0]
     (alone,) = teacher().trajectories([AUDIOS[0]], "en")
     assert together.tokens.tolist() == alone.tokens.tolist()

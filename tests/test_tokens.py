@@ -26,12 +26,10 @@ def test_text_survives_the_round_trip(text: str) -> None:
 
 @given(st.text(alphabet="<|enotsraflix>", max_size=40))
 def test_text_never_becomes_a_special_token(text: str) -> None:
-    """A prompt cannot smuggle in control tokens."""
     assert all(number < TOKENS.eot for number in TOKENS.encode(text + "<|en|>" + text))
 
 
 def test_special_tokens_leave_no_text() -> None:
-    """Only ids below the end of transcript are text."""
     ids = [TOKENS.sot, *TOKENS.encode("so"), TOKENS.eot, TOKENS.no_timestamps]
     assert TOKENS.decode(ids) == "so"
 

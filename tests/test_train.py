@@ -5,18 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import soundfile
 from safetensors.torch import load_file
 
 from daemon import cli
 from model.checkpoints.load import load
 from model.drafting.drafter_files import load_drafter, read_metadata
 from model.drafting.speech_draft import SpeechDraft
-from model.training import train, trainer
-from model.training.data import cache
+from model.training import trainer
+from model.training.data import cache, corpus
 from model.training.data.corpus import Passage
 from model.training.student import learning_rate
-from tests.support.lessons import noise
+from tests.support.lessons import record
 from tests.support.tiny_files import save_transformers
 
 Capture = pytest.CaptureFixture[str]
@@ -34,15 +33,14 @@ def speech(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data") / "train-tiny"
     for number in range(30):
         path = folder / f"{number % 10}" / "7" / f"{number % 10}-7-{number:04d}.flac"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        soundfile.write(path, noise(number, 8000 + 700 * (number % 24)), 16_000)
+        record(path, number, 8000 + 700 * (number % 24))
     return folder
 
 
 @pytest.fixture(autouse=True)
 def _no_joining(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tiny model hears 2 s, so that nothing may be joined; many speakers are held out."""
-    monkeypatch.setattr(train, "join", lambda found, seed: [Passage((one,)) for one in found])
+    """The tiny model hears 2 s, so that nothing may be joined."""
+    monkeypatch.setattr(corpus, "join", lambda found, seed: [Passage((one,)) for one in found])
 
 
 def command(out: Path, *more: str) -> list[str]:
@@ -67,10 +65,11 @@ def test_from_audio_to_a_drafter(
     trained = load_drafter(path, load(str(model)))
     assert trained.network.architecture.block == len(trained.acceptance) == 4
     assert (tmp_path / "curve.svg").exists()
-    before = load_file(path)
+    before, score = load_file(path), facts["tau"]
     assert cli.main(argv) == 0
     after = load_file(path)
     assert all((before[name] == after[name]).all() for name in before)
+    assert read_metadata(path)["tau"] == score
 
 
 def test_a_cache_serves_other_recipes(model: Path, speech: Path, tmp_path: Path) -> None:

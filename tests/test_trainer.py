@@ -36,10 +36,7 @@ def checkpoint_of(directory: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "recipe",
-    [
-        RECIPE,
-        replace(RECIPE, kind="speech", layers=(1,), masked=1.0),
-    ],
+    [RECIPE, replace(RECIPE, kind="speech", layers=(1,), masked=1.0)],
     ids=["parallel", "speech"],
 )
 def test_a_resumed_run_is_the_uninterrupted_one(
@@ -115,14 +112,6 @@ def test_another_recipes_run_is_not_gone_on_with(filled: Path, tmp_path: Path) -
         trainer(filled, tmp_path, replace(RECIPE, peak=1e-3)).run()
 
 
-def test_a_finished_run_has_nothing_to_do(filled: Path, tmp_path: Path) -> None:
-    first = trainer(filled, tmp_path).run()
-    before = checkpoint_of(tmp_path)["network"]
-    assert trainer(filled, tmp_path).run().accepted == first.accepted
-    after = checkpoint_of(tmp_path)["network"]
-    assert all(torch.equal(before[name], after[name]) for name in before)
-
-
 def test_another_targets_cache_is_refused(filled: Path, tmp_path: Path) -> None:
     with pytest.raises(CacheError, match="were made for tiny, not for tiny-random"):
         trainer(filled, tmp_path, checkpoint=tiny_checkpoint(seed=9))
@@ -135,9 +124,3 @@ def test_a_damaged_checkpoint_is_named(
     (tmp_path / "checkpoint.pt").write_bytes(content)
     with pytest.raises(CacheError, match=rf"checkpoint.pt cannot be read \({kind}\): delete it"):
         trainer(filled, tmp_path).run()
-
-
-def test_soft_labels_train(filled: Path, tmp_path: Path) -> None:
-    trainer(filled, tmp_path, replace(RECIPE, soft=0.5, steps=2)).run()
-    curve = json.loads((tmp_path / "curve.json").read_text())
-    assert 0 < curve[-1]["loss"] < 100

@@ -250,7 +250,9 @@ def _share(figures: Figures) -> list[str]:
 
 
 def _passes(figures: Figures) -> list[str]:
-    encode, target, draft = (figures[f"{name}_ms"] for name in ("encode", "target", "draft"))
+    encode, target, head, draft = (
+        figures[f"{name}_ms"] for name in ("encode", "target", "head", "draft")
+    )
     counts = list(target[0]["tokens"])
     batches = list(draft[0]["rows"])
     return [
@@ -277,7 +279,8 @@ def _passes(figures: Figures) -> list[str]:
                 for row in target
             ),
         ),
-        *_heads(figures),
+        "Of these the output head, one row, ms, by new tokens:",
+        _table(tuple(head), [[_number(ms) for ms in head.values()]]),
         "Draft passes (two layers, eight candidates, untrained), ms, by rows:",
         _table(
             ("vocabulary", *batches),
@@ -286,16 +289,6 @@ def _passes(figures: Figures) -> list[str]:
                 for row in draft
             ),
         ),
-    ]
-
-
-def _heads(figures: Figures) -> list[str]:
-    times = figures.get("head_ms")  # older results have none
-    if times is None:
-        return []
-    return [
-        "Of these the output head, one row, ms, by new tokens:",
-        _table(tuple(times), [[_number(ms) for ms in times.values()]]),
     ]
 
 

@@ -3,15 +3,11 @@
 from collections.abc import Callable
 from functools import cache
 
-from model.drafting.interface import Proposer
-from model.drafting.previous_text import PreviousText
 from model.engine.engine import Engine
 from model.engine.requests import Request, RequestOutput
-from tests.support.oracles import Adversary, Guesser, Oracle
+from tests.support.oracles import proposers
 from tests.support.tiny import CHECKPOINT
-from tests.support.utterances import GREEDY
-
-EOT = CHECKPOINT.tokens.eot
+from tests.support.utterances import GREEDY, WARM
 
 
 @cache
@@ -28,14 +24,7 @@ def plain(request: Request) -> tuple[int, ...]:
     return result.tokens
 
 
-PROPOSERS: dict[str, Callable[[Request], Proposer | None]] = {
-    "none": lambda _: None,
-    "oracle": lambda request: Oracle(plain(request), acceptance=0.575),
-    "perfect": lambda request: Oracle(plain(request), acceptance=1.0),
-    "random": lambda _: Guesser(EOT),
-    "adversarial": lambda request: Adversary(plain(request), EOT),
-    "reuse": lambda request: PreviousText(plain(GREEDY[len(request.audio) // 1200 // 2])),
-}
+PROPOSERS = proposers(plain, [*GREEDY, *WARM], CHECKPOINT.tokens.eot)
 
 
 def one_second(work: Callable[[], object]) -> float:
