@@ -69,7 +69,7 @@ class Captioner:
     def final(
         self, utterance: Utterance, decode: Decode, hypothesis: Hypothesis, ms: float
     ) -> Final:
-        """The final message; the text is empty where nobody is believed to have spoken."""
+        """The final message; the text is empty where the figures say that nobody spoke."""
         text = hypothesis.text.strip() if is_plausible(hypothesis) else ""
         if text and not hypothesis.looped:
             self._languages.learn(

@@ -1,4 +1,4 @@
-"""What holds on the wire beside the protocol: doors, limits and reload, over real sockets."""
+"""What holds on the wire beside the protocol: tokens, limits and reload, over real sockets."""
 
 import asyncio
 import importlib.util

@@ -49,7 +49,7 @@ class Ear:
 
 
 class Room:
-    """An engine behind a scheduler, and seats on demand."""
+    """An engine behind a scheduler, and sessions on demand."""
 
     def __init__(self, engine: ScriptedEngine) -> None:
         self.closed: list[LiveSession] = []

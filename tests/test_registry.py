@@ -249,7 +249,7 @@ async def test_a_seat_does_not_wait_for_ever() -> None:
 
 
 async def test_a_lost_session_gives_way_to_a_new_one() -> None:
-    """The number of seats is bounded, and those who are here come first."""
+    """The number of sessions is bounded, and clients that are connected come first."""
     async with (
         serving(ScriptedEngine(), max_sessions=1, resume_seconds=900.0) as daemon,
         lost(daemon, sentence()) as ready,

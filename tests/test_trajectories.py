@@ -23,7 +23,7 @@ EVERY = lookup_of(None, CHECKPOINT.config.vocab_size)
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("shelf")
+    folder = tmp_path_factory.mktemp("trajectories")
     return fill(folder / "cache", passages(folder / "audio", 40))
 
 

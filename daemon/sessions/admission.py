@@ -141,7 +141,7 @@ class Admission:
         return self.tokens.label(request.headers) is not None
 
     def identify(self, request: Request) -> Refusal | str:
-        """The label of the client's token, or why it may not ask, as `stranger` says."""
+        """The label of the client's token, or why it may not ask, as `authenticate` says."""
         return authenticate(request.headers, self.tokens, self.config.allowed_origins)
 
     def admit(self, socket: ServerConnection, request: Request, label: str) -> Refusal | None:

@@ -84,7 +84,7 @@ class FrameHandler:
             yield
 
     def shut_down(self, close_reason: CloseReason) -> None:
-        """Listen no more, finish what was spoken, then close as `farewell` says."""
+        """Listen no more, finish what was spoken, then close as `close_reason` says."""
         if not self.listens:
             return
         if self.session is not None:

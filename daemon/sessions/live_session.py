@@ -100,7 +100,7 @@ class LiveSession:
 
     stream: its audio and its captions. history: what a client that comes back may have missed.
     client: who is told what the session says, if anyone. heard_bytes: of the audio, as the client
-    counts it; bytes_per_second: of its format. farewell: how its connection will be closed.
+    counts it; bytes_per_second: of its format. close_reason: how its connection will be closed.
     opened: on the loop's clock, in seconds. outcome: how the session ended, for the log.
     """
 
@@ -189,7 +189,7 @@ class LiveSession:
         self._follow(self.stream.stop)
 
     def shut_down(self, close_reason: CloseReason) -> None:
-        """Finish what was spoken, then end as `farewell` says."""
+        """Finish what was spoken, then end as `close_reason` says."""
         if not self.state.is_finished:
             self.close_reason = close_reason
             self._follow(partial(self.stream.stop, Event.SHUT_DOWN))
