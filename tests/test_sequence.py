@@ -53,18 +53,6 @@ def test_the_drafter_follows_where_the_text_has_run_off() -> None:
     assert one.draft(4) == Proposal(drafted=4)
 
 
-def test_a_text_that_fits_nowhere_rests_longer_and_longer() -> None:
-    """The rounds it costs grow like the logarithm of the transcript."""
-    one = row(list(range(50, 100)), context=448)
-    tried = []
-    for number in range(60):
-        proposal = one.propose(8)
-        tried.append(bool(proposal.text))
-        one.take(proposal, RoundOutput([number % 40], [-1.0], 0))
-    assert tried[:8] == [True, True, False, True, False, False, False, True]
-    assert sum(tried) <= 7
-
-
 def test_figures_add_up() -> None:
     """Reused are the accepted tokens of texts, accepted those and the drafter's."""
     one = row([5, 6])

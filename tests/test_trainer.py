@@ -85,7 +85,7 @@ def test_what_is_kept_is_the_best_not_the_last(
 ) -> None:
     """Also by a run that goes on from a checkpoint; of equals it is the first."""
     scores = iter(Score((4,), (tau - 1,), (tau,)) for tau in (1, 3, 3, 2))
-    monkeypatch.setattr("model.training.trainer.score", lambda *_, **__: next(scores))
+    monkeypatch.setattr("model.training.trainer.walk_all", lambda *_, **__: next(scores))
     with pytest.raises(Stopped):
         trainer(filled, tmp_path).run((tmp_path / "checkpoint.pt").exists)
     best = tmp_path / "best.safetensors"
