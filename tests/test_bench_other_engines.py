@@ -1,4 +1,3 @@
-import hashlib
 import importlib.util
 import sys
 import types
@@ -20,10 +19,11 @@ from model.bench.other_engines import (
     ctranslate2_directory,
 )
 from model.bench.word_errors import word_errors
-from model.checkpoints.load import PACKAGES, Package, load
+from model.checkpoints.load import PACKAGES, load
 from tests.support.audio import ABSENT, ROOT, recordings
 from tests.support.tiny import CHECKPOINT, tiny_checkpoint
 from tests.support.tiny_bench import clips
+from tests.support.tiny_files import in_parts
 
 CLIPS = clips()
 
@@ -91,25 +91,14 @@ def test_weights_in_pieces_are_joined(monkeypatch: pytest.MonkeyPatch, tmp_path:
     """Beside the files that faster-whisper reads with them; what is whole is taken where it lies."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    for name, files in {
-        "first_part": {"model.bin.part1": "one ", "config.json": "{}", "vocabulary.txt": "a"},
-        "second_part": {"model.bin.part2": "two"},
-    }.items():
-        (tmp_path / name / "data").mkdir(parents=True)
-        (tmp_path / name / "__init__.py").write_text("")
-        for file, text in files.items():
-            (tmp_path / name / "data" / file).write_text(text)
-    parts = (("first_part", "data/model.bin.part1"), ("second_part", "data/model.bin.part2"))
-    digest = hashlib.sha256(b"one two").hexdigest()
+    package = in_parts(tmp_path, b"one two")
+    (tmp_path / "tinypart1" / "data" / "vocabulary.txt").write_text("a")
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setitem(PACKAGES, "made", Package(("x",), "first_part", "data", parts, digest))
-    checkpoint = replace(CHECKPOINT, name="made", source="package first_part")
+    monkeypatch.setitem(PACKAGES, "made", package)
+    checkpoint = replace(CHECKPOINT, name="made", source="package tinypart1")
     assert ctranslate2_directory(checkpoint, scratch) == scratch
-    assert {path.name: path.read_text() for path in scratch.iterdir()} == {
-        "model.bin": "one two",
-        "config.json": "{}",
-        "vocabulary.txt": "a",
-    }
+    found = {path.name: path.read_text() for path in scratch.iterdir()}
+    assert found == {"model.bin": "one two", "config.json": "{}", "vocabulary.txt": "a"}
     whole = replace(CHECKPOINT, source=str(scratch))
     assert ctranslate2_directory(whole, tmp_path / "unused") == scratch
 

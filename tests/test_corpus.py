@@ -136,23 +136,25 @@ def test_audio_comes_as_the_target_wants_it(tmp_path: Path) -> None:
     assert audio.shape == (1600,)
 
 
-@pytest.mark.parametrize("content", [b"nonsense", None])
-def test_unreadable_audio_is_named(tmp_path: Path, content: bytes | None) -> None:
-    path = tmp_path / "x.wav"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(CorpusError, match="the second one cannot be read as audio"):
-        Recording("the second one", 1.0, "", "", "", path).read()
-
-
-@pytest.mark.parametrize("samples", [[], [0.0, math.nan]])
-def test_audio_without_samples_or_with_broken_ones_is_refused(
-    tmp_path: Path, samples: list[float]
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "cannot be read as audio"),
+        (b"nonsense", "cannot be read as audio"),
+        ([], "holds no samples, or some that are not finite"),
+        ([0.0, math.nan], "holds no samples, or some that are not finite"),
+    ],
+)
+def test_audio_that_cannot_be_used_is_named(
+    tmp_path: Path, content: bytes | list[float] | None, says: str
 ) -> None:
     path = tmp_path / "x.wav"
-    soundfile.write(path, np.array(samples, np.float32), 16_000, subtype="FLOAT")
-    with pytest.raises(CorpusError, match="holds no samples, or some that are not finite"):
-        Recording("x", 1.0, "", "", "", path).read()
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif content is not None:
+        soundfile.write(path, np.array(content, np.float32), 16_000, subtype="FLOAT")
+    with pytest.raises(CorpusError, match=f"the second one {says}"):
+        Recording("the second one", 1.0, "", "", "", path).read()
 
 
 def audio_len(seconds: float, speaker: str = "ann", source: str = "s") -> Recording:

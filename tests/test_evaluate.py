@@ -13,7 +13,7 @@ from model.training.data.packing import IGNORED, draw_anchors, lookup_of, pack
 from model.training.data.teacher import Trajectory
 from model.training.evaluate import evaluate
 from model.training.student import Student
-from tests.support.lessons import AUX_LAYERS, CPU, noise, passages, teacher
+from tests.support.lessons import AUX_LAYERS, CPU, passages, teacher
 from tests.support.pupils import parallel_student, speech_student
 from tests.support.tiny import CHECKPOINT
 
@@ -60,10 +60,3 @@ def test_the_walk_is_what_the_engine_does(
 def test_silence_is_worth_no_rounds() -> None:
     score = evaluate(CHECKPOINT, parallel_student().network, [], kept=AUX_LAYERS, device=CPU)
     assert (score.rounds, score.tau) == (0, 0.0)
-
-
-def test_an_untrained_drafter_is_measured_as_such() -> None:
-    (one,) = teacher().trajectories([noise(3)], "en")
-    score = evaluate(CHECKPOINT, parallel_student().network, [one], kept=AUX_LAYERS, device=CPU)
-    assert score.tokens == len(one.tokens) - one.prompt_len - 1
-    assert score.tau == pytest.approx(score.tokens / score.rounds)

@@ -1,4 +1,3 @@
-import hashlib
 import os
 import shutil
 import subprocess
@@ -18,6 +17,7 @@ from tests.support.tiny_files import (
     CONFIG,
     WEIGHTS,
     ctranslate2_variables,
+    in_parts,
     model_bin,
     save_ctranslate2,
     save_transformers,
@@ -127,19 +127,10 @@ def test_an_unknown_name_lists_the_known_ones(name: str) -> None:
 @pytest.fixture
 def packaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Package:
     """The tiny model split over two installed packages."""
-    whole = model_bin(ctranslate2_variables(torch.float16))
-    for number, piece in ((1, whole[:1000]), (2, whole[1000:])):
-        home = tmp_path / f"tinypart{number}"
-        (home / "data").mkdir(parents=True)
-        (home / "__init__.py").touch()
-        (home / "data" / f"model.bin.part{number}").write_bytes(piece)
-    write_tokenizer(tmp_path / "tinypart1" / "data")
-    (tmp_path / "tinypart1" / "data" / "config.json").write_text("{}")
-    monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(loading, "_hub_cache", lambda _: None)
-    parts = (("tinypart1", "data/model.bin.part1"), ("tinypart2", "data/model.bin.part2"))
-    digest = hashlib.sha256(whole).hexdigest()
-    package = Package(("tinypart1", "tinypart2"), "tinypart1", "data", parts, digest)
+    package = in_parts(tmp_path, model_bin(ctranslate2_variables(torch.float16)))
+    write_tokenizer(tmp_path / "tinypart1" / "data")
+    monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setitem(loading.PACKAGES, "base", package)
     return package
 

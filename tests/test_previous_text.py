@@ -58,11 +58,12 @@ def test_the_place_is_the_best_aligned(draft: list[int], emitted: list[int], lim
 
 
 def test_a_draft_that_fits_nowhere_falls_silent_for_a_while() -> None:
-    """One miss is a repaired word; after the next it says nothing for 1, 3, 7 … rounds."""
+    """One miss is a repaired word; after the next it says nothing for 1, 3, 7 … rounds: few are lost."""
     reuse = PreviousText(range(1, 40))
     silent = []
-    for _ in range(12):
+    for _ in range(60):
         proposal = reuse.propose(1)
         silent.append(not proposal)
         reuse.emit([99])
-    assert silent == [False, False, True, False, True, True, True, False, *[True] * 4]
+    assert silent[:12] == [False, False, True, False, True, True, True, False, *[True] * 4]
+    assert silent.count(False) <= 7

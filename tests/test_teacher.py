@@ -43,13 +43,6 @@ def test_features_are_those_of_one_teacher_forced_pass() -> None:
         assert torch.allclose(taught.features.float(), features[0], atol=2e-3, rtol=2e-3)
 
 
-def test_company_changes_nothing() -> None:
-    together = teacher().trajectories([AUDIOS[0], AUDIOS[8]], "en")[0]
-    (alone,) = teacher().trajectories([AUDIOS[0]], "en")
-    assert together.tokens.tolist() == alone.tokens.tolist()
-    assert torch.allclose(together.features.float(), alone.features.float(), atol=2e-3, rtol=2e-3)
-
-
 def test_only_the_wanted_blocks_are_kept() -> None:
     one = Teacher(CHECKPOINT, device=CPU, rows=1, aux_layers=(1,)).trajectories([AUDIOS[2]], "en")[
         0
