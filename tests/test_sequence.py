@@ -19,8 +19,8 @@ AUDIO = np.zeros(100, np.float32)
 def row(draft: list[int] | None = None, *, context: int = 64, **asked: Any) -> Sequence:
     request = Request(AUDIO, **asked)
     one = Sequence(request, "en")
-    one.open(TOKENS, context)
-    one.follow(None if draft is None else PreviousText(draft))
+    one.set_prompt(TOKENS, context)
+    one.set_proposer(None if draft is None else PreviousText(draft))
     return one
 
 
@@ -39,16 +39,16 @@ def test_one_place_is_always_the_targets_own() -> None:
     one = row([7] * 100, context=64)
     one.max_new_tokens = 5
     assert one.propose(8).count == 4
-    one.take(Proposal(), RoundOutput([7, 7, 7], [-1.0] * 3, 0))
+    one.append_output(Proposal(), RoundOutput([7, 7, 7], [-1.0] * 3, 0))
     assert one.propose(8).count == 1
-    one.take(Proposal(), RoundOutput([7], [-1.0], 0))
+    one.append_output(Proposal(), RoundOutput([7], [-1.0], 0))
     assert (one.propose(8).count or one.draft(3).count) == 0
 
 
 def test_the_drafter_follows_where_the_text_has_run_off() -> None:
     one = row([5, 6])
     assert one.propose(8).text == [5, 6]
-    one.take(Proposal([5, 6]), RoundOutput([5, 6, 9], [-1.0] * 3, 2))
+    one.append_output(Proposal([5, 6]), RoundOutput([5, 6, 9], [-1.0] * 3, 2))
     assert one.propose(8) == Proposal()
     assert one.draft(4) == Proposal(drafted=4)
 
@@ -56,8 +56,8 @@ def test_the_drafter_follows_where_the_text_has_run_off() -> None:
 def test_figures_add_up() -> None:
     """Reused are the accepted tokens of texts, accepted those and the drafter's."""
     one = row([5, 6])
-    one.take(Proposal([5, 6]), RoundOutput([5, 9], [-0.5, -0.5], 1))
-    one.take(Proposal(drafted=3), RoundOutput([1, 2, TOKENS.eot], [-0.2, -0.2, -0.1], 2))
+    one.append_output(Proposal([5, 6]), RoundOutput([5, 9], [-0.5, -0.5], 1))
+    one.append_output(Proposal(drafted=3), RoundOutput([1, 2, TOKENS.eot], [-0.2, -0.2, -0.1], 2))
     assert one.finished(TOKENS.eot)
     assert not one.fall_back(TOKENS)
     result = one.result()
@@ -68,7 +68,7 @@ def test_figures_add_up() -> None:
 
 def test_what_is_not_finite_is_a_failure() -> None:
     one = row()
-    one.take(Proposal(), RoundOutput([1], [math.nan], 0))
+    one.append_output(Proposal(), RoundOutput([1], [math.nan], 0))
     assert one.finished(TOKENS.eot)
     assert not one.fall_back(TOKENS)
     assert isinstance(one.result(), Failure)
@@ -77,7 +77,7 @@ def test_what_is_not_finite_is_a_failure() -> None:
 def told(one: Sequence, text: str, logprob: float = -0.1) -> Sequence:
     """The row after the target has said `text`, each token with this log-probability."""
     tokens = [*TOKENS.encode(text), TOKENS.eot]
-    one.take(Proposal(), RoundOutput(tokens, [logprob] * len(tokens), 0))
+    one.append_output(Proposal(), RoundOutput(tokens, [logprob] * len(tokens), 0))
     return one
 
 
@@ -105,7 +105,9 @@ def test_a_loop_is_cut_to_one_copy_where_it_is_guarded() -> None:
     """Without the guard it goes on to the end of the budget."""
     stop_on_repetition, plain = row(stop_on_repetition=True, context=448), row(context=448)
     for one in (stop_on_repetition, plain):
-        one.take(Proposal(), RoundOutput(TOKENS.encode(" so" + " la li" * 7), [-0.1] * 45, 0))
+        one.append_output(
+            Proposal(), RoundOutput(TOKENS.encode(" so" + " la li" * 7), [-0.1] * 45, 0)
+        )
     assert stop_on_repetition.finished(TOKENS.eot)
     assert not plain.finished(TOKENS.eot)
     assert not stop_on_repetition.fall_back(TOKENS)
@@ -122,7 +124,7 @@ def test_a_loop_is_cut_alike_whatever_comes_at_once(tokens: list[int], size: int
             if one.finished(TOKENS.eot):
                 break
             part = tokens[at : at + step]
-            one.take(Proposal(), RoundOutput(part, [-0.1] * len(part), 0))
+            one.append_output(Proposal(), RoundOutput(part, [-0.1] * len(part), 0))
         told.append((one.tokens, one.logprobs, one.finished(TOKENS.eot)))
     assert told[0] == told[1]
 
@@ -151,7 +153,7 @@ def test_each_attempt_draws_its_own_numbers() -> None:
 def test_of_attempts_that_all_failed_the_likeliest_is_kept() -> None:
     """Rather than the last one, drawn at the highest temperature; a loop comes last of all."""
     one = row(fallback_temperatures=(0.2, 0.4), stop_on_repetition=True, context=448)
-    one.take(Proposal(), RoundOutput(TOKENS.encode(" la" * 12), [-0.1] * 36, 0))
+    one.append_output(Proposal(), RoundOutput(TOKENS.encode(" la" * 12), [-0.1] * 36, 0))
     assert one.fall_back(TOKENS)
     assert told(one, " likely", logprob=-1.1).fall_back(TOKENS)
     assert not told(one, " unlikely", logprob=-3.0).fall_back(TOKENS)
@@ -167,8 +169,10 @@ def test_what_silence_says_is_not_tried_again() -> None:
 def test_what_the_target_doubts_is_told() -> None:
     """Up to there the text is certain; a prefix is certain in any case."""
     one = row(prefix="ab", context=448)
-    one.take(Proposal(), RoundOutput(TOKENS.encode(" cd ef"), [-0.1] * 4 + [-0.9] + [-0.1], 0))
-    one.take(Proposal(), RoundOutput([TOKENS.eot], [-0.1], 0))
+    one.append_output(
+        Proposal(), RoundOutput(TOKENS.encode(" cd ef"), [-0.1] * 4 + [-0.9] + [-0.1], 0)
+    )
+    one.append_output(Proposal(), RoundOutput([TOKENS.eot], [-0.1], 0))
     assert not one.fall_back(TOKENS)
     result = outcome(one)
     assert result.text == "ab cd ef"
