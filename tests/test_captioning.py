@@ -17,7 +17,7 @@ from clients.file import add_arguments, run
 from streaming.protocol import Error, Start, Stop
 from tests.support.fakes import PATIENCE
 from tests.support.file_verb import RATE, Capture, caption, piped, wav
-from tests.support.standin import Peer, closed, final, ready, standin_thread
+from tests.support.standin import Peer, answering, closed, final, ready, standin_thread
 
 
 def test_the_daemons_address_comes_from_the_environment(
@@ -123,13 +123,7 @@ def test_an_output_outlives_a_run_that_fails(tmp_path: Path, capsys: Capture) ->
         assert caption(server, *words) == 0
     assert output.read_text().startswith("1\n00:00:00,000 --> ")
     assert "yesterday" not in output.read_text()
-
-    async def silent(peer: Peer) -> None:
-        await peer.open()
-        await peer.until(Stop)
-        await peer.send(closed())
-
-    with standin_thread(silent) as server:
+    with standin_thread(answering(closed())) as server:
         assert caption(server, *words) == 0
     assert output.read_text() == ""
 

@@ -267,12 +267,6 @@ def test_only_captions_are_lines() -> None:
     assert transcript.render(partial("a\x1bb")) == "  0.0 -  0.5 s … a b\n"
 
 
-def test_the_bundled_sample_can_be_read() -> None:
-    with open_file(str(demo.SAMPLE)) as audio:
-        assert audio.rate == 16_000
-    assert overlap(demo.SAMPLE.with_suffix(".txt").read_text(), "good morning") > 0
-
-
 @pytest.mark.real
 def test_the_true_demo_succeeds(capsys: Capture) -> None:
     """The bundled sample, the default model, the daemon as installed."""

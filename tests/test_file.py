@@ -13,7 +13,7 @@ import soundfile
 from clients import file
 from streaming.protocol import Closed, Final, Partial, Ready, Start, Stop, decode_server
 from tests.support.file_verb import RATE, Capture, caption, piped, tone, wav
-from tests.support.standin import Peer, closed, final, partial, standin_thread
+from tests.support.standin import Peer, answering, closed, final, partial, standin_thread
 from tests.support.terminal import terminal_of
 
 
@@ -272,12 +272,7 @@ def test_the_sample_is_what_the_demo_needs() -> None:
 
 
 def test_a_file_without_words_is_told(tmp_path: Path, capsys: Capture) -> None:
-    async def silent(peer: Peer) -> None:
-        await peer.open()
-        await peer.until(Stop)
-        await peer.send(final(""), closed())
-
-    with standin_thread(silent) as server:
+    with standin_thread(answering(final(""), closed())) as server:
         assert caption(server, wav(tmp_path / "a.wav")) == 0
     out, err = capsys.readouterr()
     assert out == ""

@@ -17,7 +17,7 @@ from clients import mic
 from clients.mic import Device, DeviceError, add_arguments, choose, listing, loudness, run
 from streaming.protocol import Error, Start, Stop
 from tests.support.fakes import PATIENCE
-from tests.support.standin import Peer, Standin, closed, final, partial, standin_thread
+from tests.support.standin import Peer, Standin, answering, closed, final, partial, standin_thread
 from tests.support.terminal import terminal_of
 
 Capture = pytest.CaptureFixture[str]
@@ -501,14 +501,9 @@ def test_an_interrupt_loses_nothing_that_was_recorded(monkeypatch: pytest.Monkey
         os.kill(os.getpid(), signal.SIGINT)
         start(stream)
 
-    async def script(peer: Peer) -> None:
-        await peer.open()
-        await peer.until(Stop)
-        await peer.send(final("all of it"), closed())
-
     monkeypatch.setattr(FakeStream, "start", interrupt)
     fake = FakeSounddevice(speak_on)
-    with standin_thread(script) as server:
+    with standin_thread(answering(final("all of it"), closed())) as server:
         assert listen(server, fake, monkeypatch) == 0
     assert len(server.peers[0].audio) == fake.streams[0].delivered >= 200 * 1600
 

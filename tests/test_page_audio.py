@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from streaming.protocol import Stop
 from tests.support.browser import lines, page_tests, scripted, sound_file, start
 from tests.support.page_modules import run
-from tests.support.standin import Peer, closed, final, partial
+from tests.support.standin import answering, closed, final, partial
 
 pytestmark = page_tests
 
@@ -86,14 +85,7 @@ async def test_without_encryption_the_page_says_what_to_do(
 
 async def test_a_microphone_that_is_unplugged_ends_the_session_gently(browser: Browser) -> None:
     """The sound until then gets its captions."""
-
-    async def script(peer: Peer) -> None:
-        await peer.open()
-        await peer.until(bytes)
-        await peer.send(partial("so far"))
-        await peer.until(Stop)
-        await peer.send(final("So far."), closed())
-
+    script = answering(final("So far."), closed(), early=[partial("so far")])
     keep = """
         const open = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);
         navigator.mediaDevices.getUserMedia = async (wish) => (window.stream = await open(wish));

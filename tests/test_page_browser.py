@@ -11,7 +11,7 @@ from playwright.async_api import Browser, expect
 from streaming.protocol import Speech, Stop
 from tests.support.browser import lines, page_tests, scripted, sound_file, start, stop, visiting
 from tests.support.fakes import PATIENCE, ScriptedEngine
-from tests.support.standin import Peer, closed, final, partial
+from tests.support.standin import Peer, answering, closed, final, partial
 from tests.support.wire import health, serving, speech, until
 
 pytestmark = page_tests
@@ -194,11 +194,7 @@ async def test_the_screen_stays_on_while_the_page_listens(browser: Browser) -> N
 
 
 async def test_one_microphone_session_follows_another_in_time(browser: Browser) -> None:
-    async def script(peer: Peer) -> None:
-        await peer.open()
-        await peer.until(Stop)
-        await peer.send(final("Said.", start=0.0, end=0.1), closed())
-
+    script = answering(final("Said.", start=0.0, end=0.1), closed())
     async with scripted(browser, script) as (server, page):
         for count in (1, 2):
             await start(page)
@@ -212,13 +208,7 @@ async def test_one_microphone_session_follows_another_in_time(browser: Browser) 
 
 async def test_the_keyboard_is_enough(browser: Browser) -> None:
     """The first Tab leads to the microphone; Enter starts and stops it; the controls follow in order."""
-
-    async def script(peer: Peer) -> None:
-        await peer.open()
-        await peer.until(Stop)
-        await peer.send(final("Said."), closed())
-
-    async with scripted(browser, script) as (_, page):
+    async with scripted(browser, answering(final("Said."), closed())) as (_, page):
         await page.keyboard.press("Tab")
         await page.keyboard.press("Enter")
         await expect(page.get_by_role("status")).to_have_text("Listening")

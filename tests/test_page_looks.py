@@ -23,7 +23,7 @@ from tests.support.browser import (
     sound_file,
     visiting,
 )
-from tests.support.standin import Peer, closed, final, partial, standin
+from tests.support.standin import Peer, answering, closed, final, partial, standin
 
 pytestmark = page_tests
 
@@ -33,26 +33,22 @@ LONG = (
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 NARROWEST = {"width": 320, "height": 640}  # WCAG 2.2, 1.4.10
 MAGNIFIED = {"width": 320, "height": 256}  # 1280 by 1024, four times as large
-
-
-async def in_full(peer: Peer) -> None:
-    """All that the page can show at once: captions, a partial, a notice."""
-    await peer.open()
-    await peer.until(bytes)
-    await peer.send(
+# All that the page can show at once: captions, a partial, a notice.
+IN_FULL = answering(
+    closed(),
+    early=[
         final(LONG * 2),
         final("Does it wait until I have finished?", start=61.0, end=63.0, utterance=1),
         partial(LONG, stable=30, utterance=2),
         Error(code="decode_failed", message="the model failed", fatal=False),
-    )
-    await peer.until(Stop)
-    await peer.send(closed())
+    ],
+)
 
 
 @asynccontextmanager
 async def seen(browser: Browser, path: str = "/", **options: Any) -> AsyncIterator[Page]:
     """A page of a daemon that has much to say."""
-    async with scripted(browser, in_full, path=path, **options) as (_, page):
+    async with scripted(browser, IN_FULL, path=path, **options) as (_, page):
         yield page
 
 

@@ -27,7 +27,7 @@ from tests.support.browser import (
 )
 from tests.support.fakes import ScriptedEngine
 from tests.support.relay import relaying
-from tests.support.standin import Peer, closed, final, partial, ready, standin
+from tests.support.standin import Peer, answering, closed, final, partial, ready, standin
 from tests.support.wire import health, serving, until
 
 pytestmark = page_tests
@@ -81,7 +81,7 @@ async def test_a_session_outlives_its_connection(browser: Browser, tmp_path: Pat
     async with (
         serving(engine, resume_seconds=60.0) as daemon,
         relaying(daemon.port) as relay,
-        visiting(browser, f"http://127.0.0.1:{relay.port}/", language_hint=BROKEN) as page,
+        visiting(browser, f"http://127.0.0.1:{relay.port}/", expected=BROKEN) as page,
     ):
         status = page.get_by_role("status")
         await page.set_input_files("#file", sound)
@@ -125,7 +125,7 @@ async def test_a_session_that_is_gone_is_followed_by_a_new_one(
         await peer.until(Stop)
         await peer.send(final("Two.", end=1.0), closed())
 
-    async with scripted(browser, script, language_hint=BROKEN) as (server, page):
+    async with scripted(browser, script, expected=BROKEN) as (server, page):
         await page.set_input_files("#file", sound_file(tmp_path / "talk.wav", 4, silence=0))
         await expect(page.get_by_role("status")).to_have_text("Ready")
         await expect(lines(page)).to_have_text(["One.", "Two."])
@@ -143,7 +143,7 @@ async def test_a_token_stands_in_the_address(browser: Browser, tmp_path: Path) -
     async with serving(ScriptedEngine(), tokens_file=str(tokens)) as daemon:
         url = f"http://127.0.0.1:{daemon.port}/"
         for wrong in ("", "#token=another-of-some-length", "#token=no token"):
-            async with visiting(browser, url + wrong, language_hint=BROKEN) as page:
+            async with visiting(browser, url + wrong, expected=BROKEN) as page:
                 await page.set_input_files("#file", sound)
                 await expect(page.get_by_role("alert")).to_contain_text("The service wants a token")
         async with visiting(browser, f"{url}#token=a-token-of-some-length") as page:
@@ -162,7 +162,7 @@ async def test_a_daemon_that_fails_again_and_again_is_given_up(
         await peer.websocket.close(1011)
 
     hurry = "const later = setTimeout; window.setTimeout = (task, ms) => later(task, ms / 100);"
-    async with scripted(browser, script, prelude=hurry, language_hint=BROKEN) as (server, page):
+    async with scripted(browser, script, prelude=hurry, expected=BROKEN) as (server, page):
         await page.set_input_files("#file", sound_file(tmp_path / "talk.wav", 1))
         await expect(page.get_by_role("alert")).to_contain_text(
             "The service fails again and again."
@@ -180,12 +180,10 @@ async def test_a_busy_service_is_waited_for_in_its_own_words(browser: Browser) -
         text = "all 16 sessions are taken\n"
         return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, text) if full else None
 
-    async def script(peer: Peer) -> None:
-        await peer.open()
-        await peer.until(Stop)
-        await peer.send(closed())
-
-    async with scripted(browser, script, refuse=refuse, language_hint=BROKEN) as (server, page):
+    async with scripted(browser, answering(closed()), refuse=refuse, expected=BROKEN) as (
+        server,
+        page,
+    ):
         await start(page)
         alert = page.get_by_role("alert")
         await expect(alert).to_contain_text("no session just now: all 16 sessions are taken.")
@@ -202,7 +200,7 @@ async def test_a_model_that_loads_is_said_and_waited_for(browser: Browser) -> No
     engine.hold_warm_up()
     async with (
         serving(engine, warm=False) as daemon,
-        visiting(browser, f"http://127.0.0.1:{daemon.port}/", language_hint=BROKEN) as page,
+        visiting(browser, f"http://127.0.0.1:{daemon.port}/", expected=BROKEN) as page,
     ):
         await expect(page.get_by_role("alert")).to_contain_text(
             "captiond is still loading its model"
@@ -230,7 +228,7 @@ async def test_what_is_dismissed_is_not_said_again(browser: Browser) -> None:
     async with (
         serving(engine, warm=False) as daemon,
         visiting(
-            browser, f"http://127.0.0.1:{daemon.port}/", language_hint=BROKEN, prelude=hurry
+            browser, f"http://127.0.0.1:{daemon.port}/", expected=BROKEN, prelude=hurry
         ) as page,
     ):
         alert = page.get_by_role("alert")
@@ -248,7 +246,7 @@ async def test_what_is_dismissed_is_not_said_again(browser: Browser) -> None:
 async def test_a_service_that_is_gone_is_said(browser: Browser) -> None:
     async with AsyncExitStack() as service:
         server = await service.enter_async_context(standin(gate=page_gate()))
-        async with visiting(browser, page_of(server.url), language_hint=BROKEN) as page:
+        async with visiting(browser, page_of(server.url), expected=BROKEN) as page:
             await service.aclose()
             await start(page)
             await expect(page.get_by_role("alert")).to_contain_text("service does not answer")
@@ -269,16 +267,13 @@ async def test_a_wish_that_the_service_refuses_is_told_in_its_words(browser: Bro
 
 
 async def test_what_cannot_be_written_down_and_what_is_late_is_said(browser: Browser) -> None:
-    async def script(peer: Peer) -> None:
-        await peer.open()
-        await peer.until(bytes)
-        await peer.send(
+    script = answering(
+        closed(),
+        early=[
             Error(code="decode_failed", message="the model failed", fatal=False),
             Lag(seconds=7.2, shedding="partials"),
-        )
-        await peer.until(Stop)
-        await peer.send(closed())
-
+        ],
+    )
     async with scripted(browser, script) as (_, page):
         await start(page)
         await expect(page.get_by_role("alert")).to_contain_text("the model failed")

@@ -98,6 +98,7 @@ async def test_a_lost_client_gets_what_it_missed_and_goes_on() -> None:
         assert [f.text for f in client.all(Final)] == [f.text for f in whole.all(Final)]
         assert client.all(Speech) == whole.all(Speech)
         assert client.all(Closed) == whole.all(Closed)
+        assert total(daemon.metrics.resumed) == 1
 
 
 async def talk_whole(daemon: Daemon) -> Client:

@@ -42,7 +42,15 @@ def test_early_and_true_finals_ask_for_the_same() -> None:
     early, final = (
         request_builder.request(start, one) for one in (decode(early=True), decode(final=True))
     )
-    fields = ("language", "prompt", "prefix", "ladder", "words", "fitted_window", "temperature")
+    fields = (
+        "language",
+        "prompt",
+        "prefix",
+        "fallback_temperatures",
+        "words",
+        "fitted_window",
+        "temperature",
+    )
     assert [getattr(early, name) for name in fields] == [getattr(final, name) for name in fields]
 
 

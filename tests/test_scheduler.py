@@ -329,16 +329,6 @@ async def test_an_idle_scheduler_computes_nothing() -> None:
         assert time.clock_gettime(spent) - used < 0.1
 
 
-async def test_loading_that_fails_is_told_to_whoever_waits() -> None:
-    def load() -> ScriptedEngine:
-        raise LookupError("no such model")
-
-    scheduler = Scheduler(load, asyncio.get_running_loop())
-    with pytest.raises(LookupError, match="no such model"):
-        await asyncio.wrap_future(scheduler.start())
-    assert scheduler.stop(PATIENCE)
-
-
 async def test_stop_gives_up_on_a_round_that_hangs_and_drops_what_waits() -> None:
     engine = ScriptedEngine(slots=1)
     async with scheduling(engine) as clients:

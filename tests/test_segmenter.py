@@ -266,13 +266,6 @@ def test_the_audio_of_an_open_utterance_can_be_read() -> None:
     )
 
 
-def test_a_cut_ends_one_utterance_and_begins_the_next_at_once() -> None:
-    run = Run().frames(1_001, speech=True)
-    began, ended, again = run.events
-    assert isinstance(ended, Ended)
-    assert (began, again) == (Began(0), Began(ended.stop))
-
-
 def test_the_cap_ends_an_utterance_that_pauses() -> None:
     """It is not cut: what would follow the cut is no speech."""
     run = Run().frames(995, speech=True).frames(6, speech=False)

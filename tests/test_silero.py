@@ -10,7 +10,7 @@ from streaming.session import Session
 from streaming.settings import Settings
 from streaming.silero import FRAME, DetectorError, Silero, network
 from tests.support.audio import needs_audio, read, recordings
-from tests.support.streams import closing, coloured_noise, feed, finals, frames_of, ranges
+from tests.support.streams import coloured_noise, feed, frames_of, ranges
 
 RATE = 16_000
 Samples = NDArray[np.float32]
@@ -120,16 +120,6 @@ def test_sessions_share_the_network_and_not_its_memory() -> None:
         other.probability(frame[::-1].copy())
     assert heard == wanted
     assert max(wanted) > 0.9
-
-
-def test_nothing_of_a_recording_is_counted_twice_or_lost() -> None:
-    """Speech and silence add up, whatever the detector makes of it."""
-    stream = Session(Start(encoding="f32le", partials=False, language="en"), Settings())
-    audio = coloured_noise("pink", -30, 3)
-    outputs = [*feed(stream, audio.astype("<f4").tobytes()), *stream.stop()]
-    account = closing(outputs)
-    assert finals(outputs) == []
-    assert account.received == account.speech + account.silence == len(audio)
 
 
 def test_what_is_missing_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,7 @@ from streaming.protocol import (
 from tests.support.standin import (
     Gate,
     Peer,
+    answering,
     closed,
     collect,
     final,
@@ -74,14 +75,8 @@ async def test_start_has_a_default() -> None:
 @pytest.mark.parametrize("size", [0, 1, 99, 100, 101, 250, 1000])
 async def test_audio_is_cut_to_the_limit_the_daemon_announced(size: int) -> None:
     """No frame exceeds frame_bytes, none is empty, and nothing is lost or reordered."""
-
-    async def script(peer: Peer) -> None:
-        await peer.open(frame_bytes=100)
-        await peer.until(Stop)
-        await peer.send(closed())
-
     pcm = bytes(n % 251 for n in range(size))
-    async with standin(script) as server, connect(server.url) as captions:
+    async with standin(answering(closed())) as server, connect(server.url) as captions:
         await captions.send(pcm)
         await captions.stop()
         assert [type(message) async for message in captions] == [Closed]
@@ -326,13 +321,7 @@ async def test_a_fatal_error_comes_after_everything_that_was_spoken(
 
 async def test_an_error_that_is_not_fatal_is_a_message_like_others() -> None:
     failed = Error(code="decode_failed", message="utterance 0", fatal=False)
-
-    async def script(peer: Peer) -> None:
-        await peer.open()
-        await peer.until(Stop)
-        await peer.send(failed, closed())
-
-    async with standin(script) as server, connect(server.url) as captions:
+    async with standin(answering(failed, closed())) as server, connect(server.url) as captions:
         await captions.stop()
         assert [message async for message in captions] == [failed, closed()]
 
