@@ -39,7 +39,6 @@ def test_slips_at_seams(
 
 
 def test_a_run_that_touches_a_seam_counts_whole() -> None:
-    """Three words are lost between two finals; three more in the middle of one are not cut errors."""
     reference = "a b c d e f g h i j"
     assert slips(reference, "a b", "f j") == [("lost", "c"), ("lost", "d"), ("lost", "e")]
 

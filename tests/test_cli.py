@@ -1,16 +1,13 @@
 import argparse
 import importlib
-import subprocess
 import sys
 import types
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from daemon import cli
-
-ROOT = Path(__file__).parent.parent
+from tests.support.python import python
 
 
 def verb(monkeypatch: pytest.MonkeyPatch, run: Callable[[argparse.Namespace], int]) -> None:
@@ -32,12 +29,10 @@ def test_help_lists_every_verb_and_imports_none_of_them() -> None:
         "    heavy = {'torch', 'numpy', 'websockets', 'daemon.serve', 'clients.file'}\n"
         "    assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    printed = python("-c", script)
     for name, (_, summary) in cli.VERBS.items():
-        assert name in done.stdout
-        assert summary in done.stdout
+        assert name in printed
+        assert summary in printed
 
 
 def test_help_of_serve_needs_no_torch() -> None:
@@ -46,21 +41,11 @@ def test_help_of_serve_needs_no_torch() -> None:
         "try: main(['serve', '--help'])\n"
         "finally: assert 'torch' not in sys.modules\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert "--max-sessions" in done.stdout
+    assert "--max-sessions" in python("-c", script)
 
 
 def test_the_module_can_be_run() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "daemon", "--version"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.startswith("captiond ")
+    assert python("-m", "daemon", "--version").startswith("captiond ")
 
 
 @pytest.mark.parametrize("name", sorted(cli.VERBS))

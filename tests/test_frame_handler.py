@@ -50,8 +50,7 @@ async def test_bad_input_is_answered_and_the_session_goes_on(said: Said, codes: 
     """The client can set it right on the same connection; the neighbour notices nothing."""
     async with serving(ScriptedEngine()) as daemon, calling(daemon) as client:
         neighbour = asyncio.create_task(talk(daemon))
-        await client.say(*said, sentence(), Stop())
-        await client.hear_all()
+        await client.finish(*said, sentence())
         errors = client.all(Error)
         assert [error.code for error in errors] == codes
         assert not any(error.fatal for error in errors)
@@ -89,8 +88,7 @@ async def test_a_long_frame_that_is_refused_is_one_error(
 ) -> None:
     """However many slices it would have been heard in. None of it is heard, all of it is counted."""
     async with serving(ScriptedEngine()) as daemon, calling(daemon) as client:
-        await client.say(*said, Stop())
-        await client.hear_all()
+        await client.finish(*said)
         assert [(error.code, error.fatal) for error in client.all(Error)] == [(code, False)]
         (closed,) = client.all(Closed)
         assert (closed.received, closed.refused) == (refused, refused)
@@ -107,8 +105,7 @@ async def test_what_a_client_gets_wrong_is_quoted_in_part() -> None:
 @pytest.mark.parametrize("late", [(b"\0\0",), (Flush(),), (bytes(MIB), Stop())])
 async def test_whatever_follows_stop_is_out_of_order(late: Said) -> None:
     """One error, however long the frame; another stop is none. The pending final still comes."""
-    engine = ScriptedEngine()
-    engine.hold()
+    engine = ScriptedEngine(held=True)
     async with serving(engine) as daemon, calling(daemon) as client:
         await client.say(Start(), sentence(), Stop(), *late)
         await client.hear_until(Error)

@@ -17,7 +17,7 @@ from daemon.monitoring.systemd_notify import Manager
 from daemon.net.listener import STRANGERS
 from daemon.serve import reload
 from daemon.server import Daemon
-from streaming.protocol import Closed, Error, Final, Flush, Flushed, Ready, Start, Stop
+from streaming.protocol import Closed, Error, Final, Flush, Flushed, Ready, Start
 from streaming.silero import network
 from tests.support.fakes import PATIENCE, ScriptedEngine
 from tests.support.wire import calling, frames, get, sentence, serving, speech, talk, until
@@ -55,8 +55,7 @@ async def test_a_token_opens_the_door_and_is_logged_by_its_label(
             assert (await get(daemon, "/healthz"))[0] == 401
             assert (await get(daemon, "/livez"))[0] == (await get(daemon, "/readyz"))[0] == 200
             async with calling(daemon, **bearer(ALICE)) as client:
-                await client.say(Start(), sentence(), Stop())
-                await client.hear_all()
+                await client.finish(Start(), sentence())
             await until(lambda: not len(daemon.sessions))
             assert (
                 total(daemon.metrics.refused) == total(daemon.metrics.refused.labels("token")) == 2
@@ -96,7 +95,7 @@ async def test_a_web_page_elsewhere_is_kept_out_unless_listed() -> None:
     ],
 )
 async def test_a_session_whose_time_is_over_ends_with_all_that_was_spoken(
-    settings: dict[str, float], end: tuple[int, str], says: str
+    settings: dict[str, Any], end: tuple[int, str], says: str
 ) -> None:
     async with serving(ScriptedEngine(), **settings) as daemon, calling(daemon) as client:
         await client.say(Start(partials=False), sentence())
@@ -116,8 +115,7 @@ async def test_an_empty_frame_is_a_sign_of_life() -> None:
             await asyncio.sleep(0.1)  # in all, twice as long
             await client.say(b"")
         assert len(daemon.sessions) == 1
-        await client.say(Stop())
-        await client.hear_all()
+        await client.finish()
         assert await client.hang_up() == (1000, "")
         assert not client.all(Error)
 
@@ -128,8 +126,7 @@ async def test_audio_is_taken_no_faster_than_its_limit(monkeypatch: pytest.Monke
     clock = asyncio.get_running_loop().time
     async with serving(ScriptedEngine(), max_audio_rate=40.0) as daemon, calling(daemon) as client:
         began = clock()
-        await client.say(Start(partials=False), *frames(speech()), Stop())
-        await client.hear_all()
+        await client.finish(Start(partials=False), *frames(speech()))
         seconds = len(speech()) / 32_000
         assert clock() - began >= (seconds - 2.0) / 40.0
         (closed,) = client.all(Closed)
@@ -164,8 +161,7 @@ async def test_a_reload_changes_what_can_be_changed_and_drops_nobody(
             with caplog.at_level(logging.INFO, logger="daemon"):
                 reload(daemon, Manager(), lambda: settings)
             assert await talk(daemon)
-            await client.say(sentence(), Stop())
-            await client.hear_all()
+            await client.finish(sentence())
         assert "reloaded; changed: max_sessions" in caplog.text
         assert "wait for a restart: port, threads" in caplog.text
 
@@ -183,8 +179,7 @@ async def test_a_reload_reaches_the_port_and_the_transcripts(tmp_path: Path) -> 
         sizes: dict[str, Any] = {"transcripts_file_mb": 1e-4, "transcripts_keep_mb": 1.0}
         daemon.reload(replace(daemon.config, max_sessions=5, **sizes))
         assert daemon.listener.most == 5 + STRANGERS
-        await client.say(sentence(), Stop())
-        await client.hear_all()
+        await client.finish(sentence())
     assert old.name not in parts(tmp_path)
     assert len(parts(tmp_path)) > 1
 
@@ -205,9 +200,7 @@ class Listening(Manager):
 
 
 async def test_a_reload_tells_of_no_model_before_there_is_one() -> None:
-    """It is taken over all the same."""
-    engine, systemd_notify = ScriptedEngine(), Listening()
-    engine.hold_warm_up()
+    engine, systemd_notify = ScriptedEngine(warm=False), Listening()
     async with serving(engine, warm=False) as daemon:
         settings = replace(daemon.config, max_sessions=3)
         reload(daemon, systemd_notify, lambda: settings)
@@ -234,8 +227,6 @@ async def test_a_reload_has_an_end_whatever_becomes_of_it() -> None:
 
 
 async def test_a_wrong_file_changes_nothing(tokens: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Neither where it cannot be read nor where what it names cannot be used."""
-
     def unreadable() -> Config:
         raise ConfigError("captiond.toml is not TOML: line 3")
 
@@ -269,7 +260,6 @@ async def test_a_detector_that_cannot_be_had_changes_nothing(
 
 
 async def test_tokens_are_read_again(tokens: str) -> None:
-    """Who has lost its token is let in no more."""
     async with serving(ScriptedEngine(), tokens_file=tokens) as daemon:
         await asyncio.to_thread(Path(tokens).write_text, f"bob {BOB}\n")
         daemon.reload(daemon.config)

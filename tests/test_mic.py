@@ -15,15 +15,15 @@ import pytest
 
 from clients import mic
 from clients.mic import Device, DeviceError, add_arguments, choose, listing, loudness, run
-from streaming.protocol import Error, ServerMessage, Start, Stop
+from streaming.protocol import Error, Start, Stop
 from tests.support.fakes import PATIENCE
 from tests.support.standin import (
     Peer,
-    Script,
     Standin,
     answering,
     closed,
     final,
+    interrupted,
     partial,
     standin_thread,
 )
@@ -157,28 +157,6 @@ def silent(stream: FakeStream) -> None:
     """An unplugged microphone: no callback comes any more."""
 
 
-def interrupt() -> None:
-    """The user presses Ctrl-C."""
-    os.kill(os.getpid(), signal.SIGINT)
-
-
-def interrupted(after: int = 1, last: ServerMessage | None = None, *early: ServerMessage) -> Script:
-    """A daemon whose user presses Ctrl-C once `after` bytes and, behind what it says `early`, more have come."""
-
-    async def script(peer: Peer) -> None:
-        await peer.open()
-        while len(peer.audio) < after:
-            await peer.receive()
-        if early:
-            await peer.send(*early)
-            await peer.until(bytes)
-        interrupt()
-        await peer.until(Stop)
-        await peer.send(last or final("spoken so far"), closed())
-
-    return script
-
-
 Listen = Callable[..., int]
 
 
@@ -284,7 +262,6 @@ def test_a_device_that_takes_no_format_is_an_error_with_the_list() -> None:
 
 
 def test_what_is_recorded_reaches_the_daemon(capsys: Capture, listen: Listen) -> None:
-    """Every block in order, in the format announced; Ctrl-C prints the pending finals: status 0."""
     fake = FakeSounddevice(speak)
     with standin_thread(interrupted(3 * 1600)) as server:
         assert listen(server, fake, "--language", "en") == 0
@@ -322,7 +299,6 @@ def test_the_native_format_goes_into_start(listen: Listen) -> None:
 def test_no_usable_microphone_is_one_error_and_status_2(
     fake: FakeSounddevice, complaint: str, capsys: Capture, listen: Listen
 ) -> None:
-    """Nothing is sent anywhere; the message has the devices."""
     assert listen(None, fake) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -428,7 +404,6 @@ def test_an_unplugged_microphone_is_waited_for(
 def test_reopening_goes_on_until_the_device_is_there(
     monkeypatch: pytest.MonkeyPatch, capsys: Capture, listen: Listen
 ) -> None:
-    """Sound system down, device not listed, device busy: each attempt is followed by another."""
     fake = FakeSounddevice(silent, PortAudioError("busy"), speak_on)
     plugged = iter([None, (), DEVICES, DEVICES])  # at each attempt; None: nothing answers
 
@@ -459,7 +434,6 @@ def test_the_default_device_may_be_another_one_when_it_comes_back(listen: Listen
 def test_an_interrupt_ends_the_wait_for_a_device(
     monkeypatch: pytest.MonkeyPatch, capsys: Capture, listen: Listen
 ) -> None:
-    """Ctrl-C while the microphone is gone ends the verb at once, however long the next attempt is off."""
     monkeypatch.setattr(mic, "PATIENCE_S", 0.1)
     monkeypatch.setattr(mic, "BACKOFF_S", (60.0,))
 
@@ -471,7 +445,7 @@ def test_an_interrupt_ends_the_wait_for_a_device(
 
         def write(self, text: str) -> None:
             if "waiting" in text:
-                interrupt()
+                os.kill(os.getpid(), signal.SIGINT)
 
         def flush(self) -> None:
             pass
@@ -485,7 +459,6 @@ def test_an_interrupt_ends_the_wait_for_a_device(
 def test_sound_that_finds_no_room_is_counted_and_told(
     monkeypatch: pytest.MonkeyPatch, capsys: Capture, listen: Listen
 ) -> None:
-    """The queue is bounded: with room for one block, a burst of five loses sound, and says so."""
     monkeypatch.setattr(mic, "QUEUE_S", mic.BLOCK_S)
     start = FakeStream.start
 
@@ -503,12 +476,11 @@ def test_sound_that_finds_no_room_is_counted_and_told(
 def test_an_interrupt_loses_nothing_that_was_recorded(
     monkeypatch: pytest.MonkeyPatch, listen: Listen
 ) -> None:
-    """What waits in the queue when the user presses Ctrl-C, and what the device still hands over."""
     start = FakeStream.start
 
     def overtaken(stream: FakeStream) -> None:
         speak(stream, 200)  # ten seconds, before the event loop gets to run
-        interrupt()
+        os.kill(os.getpid(), signal.SIGINT)
         start(stream)
 
     monkeypatch.setattr(FakeStream, "start", overtaken)
@@ -540,7 +512,7 @@ def test_the_level_stands_beside_the_partial_on_a_terminal(
         while not stream.stopped.wait(0.005):
             stream.deliver(loud)
 
-    script = interrupted(1, final("Hello."), partial("hello", stable=5))
+    script = interrupted(1, [partial("hello", stable=5)])
     with terminal_of(columns=80) as terminal, standin_thread(script) as server:
         monkeypatch.setattr("sys.stderr", terminal.file)
         assert listen(server, FakeSounddevice(shout)) == 0
@@ -561,11 +533,10 @@ def test_the_level_stands_beside_the_partial_on_a_terminal(
     ],
 )
 def test_loudness(block: bytes, level: float) -> None:
-    """Decibels below full scale, never under the meter's floor."""
     assert loudness(block) == pytest.approx(level, abs=0.01)
 
 
 def test_a_daemon_that_reports_a_lost_utterance_shows_in_the_exit_status(listen: Listen) -> None:
     lost = Error(code="decode_failed", message="utterance 0", fatal=False)
-    with standin_thread(interrupted(1, final(""), lost)) as server:
+    with standin_thread(interrupted(1, [lost])) as server:
         assert listen(server, FakeSounddevice(speak_on)) == 1

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from tests.support.browser import lines, page_tests, scripted, sound_file, start
+from tests.support.browser import lines, listen, page_tests, scripted, sound_file, start
 from tests.support.page_modules import run
 from tests.support.standin import answering, closed, final, partial
 
@@ -126,8 +126,7 @@ async def test_sound_that_the_browser_pauses_goes_on(browser: Browser) -> None:
     """
     async with scripted(browser, prelude=hold) as (_, page):
         status = page.get_by_role("status")
-        await start(page)
-        await expect(status).to_have_text("Listening")
+        await listen(page)
         await page.evaluate("() => window.context.suspend()")
         await page.wait_for_function("() => window.context.state === 'running'")
         await page.evaluate("() => { window.held = true; return window.context.suspend(); }")

@@ -14,6 +14,7 @@ from websockets.http11 import Request, Response
 from streaming.protocol import Error, Lag, Resume, Start, Stop
 from tests.support.browser import (
     BROKEN,
+    end,
     held_timers,
     lines,
     page_gate,
@@ -22,7 +23,6 @@ from tests.support.browser import (
     scripted,
     sound_file,
     start,
-    stop,
     visiting,
 )
 from tests.support.fakes import ScriptedEngine
@@ -75,7 +75,6 @@ async def test_a_lost_connection_loses_no_word_and_doubles_none(
 
 
 async def test_a_session_outlives_its_connection(browser: Browser, tmp_path: Path) -> None:
-    """The page resumes it after each of three cuts, with the captions of an unbroken connection."""
     sound = sound_file(tmp_path / "talk.wav", 20)
     engine = ScriptedEngine()
     async with (
@@ -106,7 +105,6 @@ async def test_a_session_outlives_its_connection(browser: Browser, tmp_path: Pat
 async def test_a_session_that_is_gone_is_followed_by_a_new_one(
     browser: Browser, tmp_path: Path
 ) -> None:
-    """On the same connection; the new session gets all sound without a final."""
     number = 0
 
     async def script(peer: Peer) -> None:
@@ -154,8 +152,6 @@ async def test_a_token_stands_in_the_address(browser: Browser, tmp_path: Path) -
 async def test_a_daemon_that_fails_again_and_again_is_given_up(
     browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The page shows the daemon's own words."""
-
     async def script(peer: Peer) -> None:
         await peer.open()
         await peer.send(Error(code="internal", message="a fault of the daemon", fatal=True))
@@ -173,7 +169,6 @@ async def test_a_daemon_that_fails_again_and_again_is_given_up(
 
 
 async def test_a_busy_service_is_waited_for_in_its_own_words(browser: Browser) -> None:
-    """Sound is kept meanwhile, and is sent once a session is free."""
     full = True
 
     def refuse(connection: ServerConnection, _request: Request) -> Response | None:
@@ -190,14 +185,12 @@ async def test_a_busy_service_is_waited_for_in_its_own_words(browser: Browser) -
         full = False
         await expect(page.get_by_role("status")).to_have_text("Listening")
         await expect(alert).to_be_hidden()
-        await stop(page)
-        await expect(page.get_by_role("status")).to_have_text("Ready")
+        await end(page)
         assert len(server.peers) == 1
 
 
 async def test_a_model_that_loads_is_said_and_waited_for(browser: Browser) -> None:
-    engine = ScriptedEngine()
-    engine.hold_warm_up()
+    engine = ScriptedEngine(warm=False)
     async with (
         serving(engine, warm=False) as daemon,
         visiting(browser, f"http://127.0.0.1:{daemon.port}/", expected=BROKEN) as page,
@@ -211,8 +204,7 @@ async def test_a_model_that_loads_is_said_and_waited_for(browser: Browser) -> No
 
 async def test_what_is_dismissed_is_not_said_again(browser: Browser) -> None:
     """Nor is a notice that is shown: it would interrupt a screen reader every three seconds."""
-    engine = ScriptedEngine()
-    engine.hold_warm_up()
+    engine = ScriptedEngine(warm=False)
     hurry = """
         const [ask, later] = [fetch, setTimeout];
         window.asked = window.changes = 0;
@@ -281,5 +273,4 @@ async def test_what_cannot_be_written_down_and_what_is_late_is_said(browser: Bro
         await expect(page.locator("#figure")).to_have_text("by 7 s")
         await page.get_by_role("button", name="Dismiss").click()
         await expect(page.get_by_role("alert")).to_be_hidden()
-        await stop(page)
-        await expect(page.get_by_role("status")).to_have_text("Ready")
+        await end(page)

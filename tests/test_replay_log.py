@@ -22,7 +22,6 @@ def told(finals: int) -> tuple[ReplayLog, list[ServerMessage]]:
 
 @given(st.integers(0, 20), st.data())
 def test_what_came_after_a_final_is_known(finals: int, data: st.DataObject) -> None:
-    """Neither more nor less, and in order."""
     replay_log, messages = told(finals)
     replay_log.add(speech(finals))
     known = data.draw(st.integers(0, finals))

@@ -59,7 +59,6 @@ def test_policy(rule: str, queued: str, running: str, slots: int, taken: str) ->
 
 
 def test_superseded_partials_are_counted() -> None:
-    """Replaced by a newer one: one. Overtaken by their final: one."""
     request_queue = RequestQueue()
     for name in ("a0p", "a0p", "b0p", "a0f"):
         request_queue.put(work(name))

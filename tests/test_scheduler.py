@@ -55,6 +55,12 @@ class Clients:
                 await self._changed.wait()
         assert sorted(self.results) == sorted(expected)
 
+    async def hold(self, *submitted: str) -> None:
+        """Submit these, and wait until the engine is inside a round that waits for its release."""
+        self.engine.hold()
+        self.submit(*submitted)
+        await self.held()
+
     async def held(self) -> None:
         """Wait until the engine is inside a round that was told to wait."""
         assert await asyncio.to_thread(self.engine.entered.wait, PATIENCE)
@@ -96,12 +102,9 @@ async def test_results_come_back_on_the_loop() -> None:
 
 
 async def test_work_joins_between_two_rounds() -> None:
-    """What arrives during a round is admitted at its end, by the policy."""
     engine = ScriptedEngine(slots=2)
     async with scheduling(engine) as clients:
-        engine.hold()
-        clients.submit("x0f")
-        await clients.held()
+        await clients.hold("x0f")
         clients.submit("a0p", "a1f", "a2f", "b0f", "c0p", "c0p")
         facts = clients.scheduler.facts()
         assert (facts.waiting, facts.running, facts.superseded) == (4, 1, 2)
@@ -114,9 +117,7 @@ async def test_work_joins_between_two_rounds() -> None:
 async def test_lag_is_the_age_of_the_oldest_final_waiting_or_running() -> None:
     engine = ScriptedEngine(slots=1)
     async with scheduling(engine) as clients:
-        engine.hold()
-        clients.submit("a0p")
-        await clients.held()
+        await clients.hold("a0p")
         assert clients.scheduler.facts().lag == 0.0
         clients.clock.now += 1.0
         clients.submit("b0f")
@@ -133,19 +134,14 @@ async def test_time_without_work_is_no_lack_of_progress() -> None:
     async with scheduling(engine) as clients:
         clients.clock.now += 3600.0
         assert clients.scheduler.facts().idle == 0.0
-        engine.hold()
-        clients.submit("a0f")
-        await clients.held()
+        await clients.hold("a0f")
         assert clients.scheduler.facts().idle == 0.0
 
 
 async def test_a_session_that_leaves_frees_queue_and_slots() -> None:
-    """Its running work is cancelled in the engine before anything else is admitted."""
     engine = ScriptedEngine(slots=1)
     async with scheduling(engine) as clients:
-        engine.hold()
-        clients.submit("a0f")
-        await clients.held()
+        await clients.hold("a0f")
         clients.submit("a1f", "a2p", "b0f")
         clients.scheduler.cancel("a")
         facts = clients.scheduler.facts()
@@ -167,9 +163,7 @@ async def test_a_round_that_fails_costs_nobody_a_final(caplog: pytest.LogCapture
 
     engine = ScriptedEngine(slots=4, text=text)
     async with scheduling(engine) as clients:
-        engine.hold()
-        clients.submit("x0f")
-        await clients.held()
+        await clients.hold("x0f")
         clients.submit("a0f", "b0p", "c0f")
         with caplog.at_level(logging.ERROR):
             engine.release()
@@ -183,8 +177,6 @@ async def test_a_round_that_fails_costs_nobody_a_final(caplog: pytest.LogCapture
 
 
 async def test_the_final_that_fails_alone_has_failed(caplog: pytest.LogCaptureFixture) -> None:
-    """With the reason; its neighbours lose nothing, and the next round is as good as new."""
-
     def text(request: Request) -> str:
         if request.prompt == "b0f":
             raise RuntimeError("out of luck")
@@ -192,9 +184,7 @@ async def test_the_final_that_fails_alone_has_failed(caplog: pytest.LogCaptureFi
 
     engine = ScriptedEngine(slots=4, text=text)
     async with scheduling(engine) as clients:
-        engine.hold()
-        clients.submit("x0f")
-        await clients.held()
+        await clients.hold("x0f")
         clients.submit("a0f", "b0f", "c0f")
         with caplog.at_level(logging.ERROR):
             engine.release()
@@ -210,7 +200,6 @@ async def test_the_final_that_fails_alone_has_failed(caplog: pytest.LogCaptureFi
 
 
 async def test_a_fault_that_passes_costs_nothing() -> None:
-    """Also where one final alone was in the round."""
     rounds = 0
 
     def text(_request: Request) -> str:
@@ -228,8 +217,6 @@ async def test_a_fault_that_passes_costs_nothing() -> None:
 
 
 async def test_a_session_that_leaves_is_not_tried_again() -> None:
-    """Its work of the failed round is gone from the engine and from the queue."""
-
     def text(request: Request) -> str:
         if len(engine.occupied) > 1:
             engine.hold()  # the round of the first retry
@@ -238,9 +225,7 @@ async def test_a_session_that_leaves_is_not_tried_again() -> None:
 
     engine = ScriptedEngine(slots=4, text=text)
     async with scheduling(engine) as clients:
-        engine.hold()
-        clients.submit("x0f")
-        await clients.held()
+        await clients.hold("x0f")
         clients.submit("a0f", "b0f", "c0f")
         engine.release()
         await clients.expect("x0f")
@@ -314,7 +299,6 @@ async def test_a_failure_of_the_engine_is_passed_on() -> None:
 
 
 async def test_an_idle_scheduler_computes_nothing() -> None:
-    """No polling: after its work the thread makes no further round, and uses no CPU time."""
     engine = ScriptedEngine()
     async with scheduling(engine) as clients:
         clients.submit("a0f")
@@ -332,9 +316,7 @@ async def test_an_idle_scheduler_computes_nothing() -> None:
 async def test_stop_gives_up_on_a_round_that_hangs_and_drops_what_waits() -> None:
     engine = ScriptedEngine(slots=1)
     async with scheduling(engine) as clients:
-        engine.hold()
-        clients.submit("a0f", "b0f")
-        await clients.held()
+        await clients.hold("a0f", "b0f")
         assert not clients.scheduler.stop(0.0)
         engine.release()
         await clients.expect("a0f")

@@ -37,7 +37,6 @@ def text(response: Response) -> str:
 @pytest.mark.parametrize("path", ["/", "/v1", "/?key=value"])
 @pytest.mark.parametrize("offers", [None, [SUBPROTOCOL], ["other", SUBPROTOCOL]])
 async def test_captions_are_served_at(path: str, offers: list[Subprotocol] | None) -> None:
-    """A client that offers no subprotocol is served as captiond.v1."""
     async with (
         serving(ScriptedEngine()) as daemon,
         calling(daemon, path, subprotocols=offers) as client,
@@ -60,11 +59,11 @@ async def test_an_unknown_path_is_not_found() -> None:
         response = await refusal(daemon, "/v2")
         assert response.status_code == 404
         assert "/healthz" in text(response)
+        assert (await refusal(daemon, "/overlay")).status_code == 404  # a file is no websocket
         assert (await get(daemon, "/favicon.ico"))[0] == 404
 
 
 async def test_a_plain_request_is_told_what_this_is() -> None:
-    """Words, not a stack trace. At / a browser finds the page."""
     async with serving(ScriptedEngine()) as daemon:
         status, head, body = await get(daemon, "/v1")
         assert status == 426
@@ -100,7 +99,6 @@ async def test_no_free_session_is_said_at_once_and_a_leaver_frees_one() -> None:
 
 
 async def test_an_overloaded_daemon_takes_nobody_more() -> None:
-    """Those whom it has are late already; once they are not, it is open again."""
     engine = ScriptedEngine()
     async with serving(engine, max_lag_seconds=1.0) as daemon, speaking(daemon, engine) as client:
         assert daemon.scheduler.facts().lag < 1.0
@@ -113,8 +111,7 @@ async def test_an_overloaded_daemon_takes_nobody_more() -> None:
         assert text(response) == "captiond is overloaded: finals are 1 s late\n"
         assert (await health(daemon))[0] == 200
         engine.release()
-        await client.say(Stop())
-        await client.hear_all()
+        await client.finish()
         assert await talk(daemon)
 
 
@@ -143,13 +140,15 @@ async def test_what_speaks_no_http_leaves_no_trace_in_the_log(
 
 
 async def test_nobody_is_let_in_before_the_engine_is_warm() -> None:
-    engine = ScriptedEngine()
-    engine.hold_warm_up()
+    engine = ScriptedEngine(warm=False)
     async with serving(engine, warm=False) as daemon:
         response = await refusal(daemon)
         assert response.status_code == 503
-        assert "Retry-After" in response.headers
-        assert "still loading" in text(response)
+        status, head, said = await get(daemon, "/v1")
+        assert (status, said) == (503, "captiond is still loading its model\n")
+        assert said == text(response)
+        assert "Retry-After: 5" in head
+        assert (await get(daemon, "/"))[0] == 200, "the page is there meanwhile"
         status, body = await health(daemon)
         assert (status, body["status"], body["model"]) == (503, "warming_up", None)
         engine.finish_warm_up()
@@ -268,7 +267,6 @@ async def test_stop_tells_a_client_that_has_not_started() -> None:
 async def test_stop_reaches_a_client_between_handshake_and_session(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It was let in before the stop and is served after it."""
     handed_over = asyncio.Event()
     original = ServerConnection.handshake
 
@@ -321,7 +319,6 @@ async def test_the_kernel_watches_for_dead_peers() -> None:
 async def test_an_engine_that_hangs_is_abandoned(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The stop does not wait for it for ever."""
     monkeypatch.setattr("daemon.server.LAST_ROUND", 0.05)
     engine = ScriptedEngine()
     async with serving(engine, shutdown_seconds=0.0) as daemon, speaking(daemon, engine) as client:
@@ -343,8 +340,7 @@ async def test_a_silent_connection_does_not_delay_the_stop() -> None:
 
 
 async def test_stop_does_not_wait_for_a_model_that_is_loading() -> None:
-    engine = ScriptedEngine()
-    engine.hold_warm_up()
+    engine = ScriptedEngine(warm=False)
     daemon = Daemon(Config(port=0), lambda: engine)
     await daemon.start()
     daemon.stop()

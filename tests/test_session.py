@@ -247,7 +247,6 @@ def test_flush_is_answered_behind_the_finals_of_what_came_before() -> None:
 
 @pytest.mark.parametrize("milliseconds", [80, 200, 400, 900])
 def test_a_short_word_on_its_own_is_answered(milliseconds: int) -> None:
-    """A client that says "yes" and stops gets a final, however short it was."""
     stream = session()
     outputs = [*hear(stream, loud(milliseconds / 1_000)), *stream.stop()]
     assert ranges(outputs) == [(0, milliseconds * 16)]
@@ -297,7 +296,6 @@ def test_a_frame_with_nan_is_refused_and_counted_and_the_session_goes_on() -> No
 
 
 def test_what_is_not_heard_yet_is_not_lost() -> None:
-    """Whether the client says flush or stop, or the daemon ends the session: all of it counts."""
     stream = session()
     outputs = [*stream.feed(s16(loud(3))), *stream.flush()]
     outputs += [*stream.feed(s16(loud(3))), *stream.stop()]

@@ -123,7 +123,6 @@ def check_flushes(messages: list[Message], *, asked: bool) -> None:
 def test_messages_keep_their_order_whatever_order_hypotheses_come_in(
     script: list[tuple[bool, int]], flushes: set[int], seed: int
 ) -> None:
-    """Start of speech < partials < end of speech < one final; finals in order; closed at the end."""
     stream, choose = session(), random.Random(seed)
     waiting: list[Decode] = []
     messages: list[Message] = []

@@ -110,7 +110,6 @@ def test_chunks_change_nothing() -> None:
 
 @needs_audio
 def test_sessions_share_the_network_and_not_its_memory() -> None:
-    """What one of them hears changes nothing for another."""
     alone, beside, other = Silero(), Silero(), Silero()
     audio = speech()[: 3 * RATE]
     wanted = [alone.probability(frame) for frame in frames_of(FRAME, audio)]

@@ -53,7 +53,6 @@ def free_port() -> int:
 
 
 async def test_a_session_from_start_to_closed() -> None:
-    """The daemon gets start, audio, flush and stop as given; the caller every message to Closed."""
     start = Start(encoding="f32le", rate=48_000, channels=2, language=["en", "de"], prompt="p")
     async with standin() as server, connect(server.url, start) as captions:
         assert captions.ready == ready()
@@ -76,8 +75,6 @@ async def test_start_has_a_default() -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 99, 100, 101, 250, 1000])
 async def test_audio_is_cut_to_the_limit_the_daemon_announced(size: int) -> None:
-    """No frame exceeds frame_bytes, none is empty, and nothing is lost or reordered."""
-
     async def script(peer: Peer) -> None:
         await peer.open(frame_bytes=100)
         await peer.until(Stop)
@@ -119,8 +116,6 @@ async def test_a_daemon_that_does_not_read_holds_the_sender(cancelled: bool) -> 
 
 
 async def test_captions_come_while_audio_is_being_sent() -> None:
-    """Each answer is awaited before the next block: neither direction waits for the other's end."""
-
     async def script(peer: Peer) -> None:
         await peer.open()
         for number in range(3):
@@ -139,7 +134,6 @@ async def test_captions_come_while_audio_is_being_sent() -> None:
 
 
 async def test_unread_captions_do_not_stop_the_daemon() -> None:
-    """A caller that sends first and iterates later gets everything, more than the sockets hold."""
     texts = [f"{number} {'…' * 2000}" for number in range(3000)]
 
     async def script(peer: Peer) -> None:
@@ -156,7 +150,6 @@ async def test_unread_captions_do_not_stop_the_daemon() -> None:
 
 
 async def test_after_stop_nothing_can_be_sent() -> None:
-    """A second stop is nothing; audio or flush after it is the caller's mistake."""
     async with standin() as server, connect(server.url) as captions:
         await captions.stop()
         await captions.stop()
@@ -190,7 +183,6 @@ async def test_a_bad_url_is_an_error_that_shows_a_good_one(url: str) -> None:
 
 
 async def test_a_proxy_is_no_way_to_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Proxy settings of the environment do not come between a client and its local daemon."""
     for name in ("http_proxy", "https_proxy", "socks_proxy"):
         monkeypatch.setenv(name, f"http://127.0.0.1:{free_port()}")
     monkeypatch.delenv("no_proxy", raising=False)
@@ -318,8 +310,6 @@ async def test_a_daemon_that_never_gets_ready_is_given_up(
 async def test_a_fatal_error_comes_after_everything_that_was_spoken(
     tail: list[ServerMessage],
 ) -> None:
-    """The error and all that follows it are yielded; only then FatalError is raised."""
-
     async def script(peer: Peer) -> None:
         await peer.open()
         await peer.until(bytes)
@@ -343,8 +333,6 @@ async def test_an_error_that_is_not_fatal_is_a_message_like_others() -> None:
 
 
 async def test_a_lost_connection_is_told_to_reader_and_sender() -> None:
-    """What came before the loss is yielded; then both directions raise."""
-
     async def script(peer: Peer) -> None:
         await peer.open()
         await peer.send(final("before"))

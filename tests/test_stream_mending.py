@@ -38,8 +38,6 @@ def resumable_ready(heard: int = 0) -> Ready:
 
 
 async def test_a_broken_connection_is_mended() -> None:
-    """What was not heard is sent again, what was said twice is told once; nobody notices."""
-
     async def script(peer: Peer) -> None:
         if len(server.peers) == 1:
             await peer.until(Start)
@@ -76,8 +74,6 @@ async def test_a_broken_connection_is_mended() -> None:
 
 
 async def test_a_session_that_is_gone_is_a_lost_connection() -> None:
-    """The daemon was restarted, say."""
-
     async def script(peer: Peer) -> None:
         first = await peer.receive()
         if isinstance(first, Start):
@@ -109,7 +105,6 @@ async def test_a_daemon_that_hangs_up_with_a_code_means_it() -> None:
 
 
 async def test_a_flush_is_answered_once() -> None:
-    """Whatever the daemon repeats of it after the connection was mended."""
     first, again, second = Flushed(at=0.1), Flushed(at=0.1), Flushed(at=0.2)
 
     async def script(peer: Peer) -> None:

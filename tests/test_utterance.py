@@ -60,7 +60,6 @@ def test_a_flush_confirms_it_too() -> None:
 
 
 def test_when_speech_goes_on_it_was_a_partial() -> None:
-    """The final hears all of it, and every pause gets an early final of its own."""
     stream, early = paused()
     hear(stream, loud(0.1))
     (partial,) = stream.accept(early, Heard("it is so."), 1.0)

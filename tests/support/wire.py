@@ -23,6 +23,7 @@ from streaming.protocol import (
     Final,
     ServerMessage,
     Start,
+    Stop,
     decode_server,
     encode,
 )
@@ -124,6 +125,11 @@ class Client:
         await self.hear_until(Closed)
         return self.heard
 
+    async def finish(self, *messages: ClientMessage | str | bytes) -> None:
+        """Say these and stop, and hear everything until the session is closed."""
+        await self.say(*messages, Stop())
+        await self.hear_all()
+
     async def hang_up(self) -> tuple[int | None, str | None]:
         """Wait until the daemon closes; code and reason."""
         with suppress(ConnectionClosed):
@@ -146,8 +152,7 @@ async def calling(daemon: Daemon, path: str = "/", **options: Any) -> AsyncItera
 async def talk(daemon: Daemon, start: Start | None = None) -> list[Final]:
     """A whole session that does everything right; its finals."""
     async with calling(daemon) as client:
-        await client.say(start or Start(), sentence(), '{"type": "stop"}')
-        await client.hear_all()
+        await client.finish(start or Start(), sentence())
         assert await client.hang_up() == (1000, "")
         return client.all(Final)
 
