@@ -125,8 +125,3 @@ def test_wrong_usage_is_explained(
         cli.main(argv)
     assert caught.value.code == 2
     assert says in capsys.readouterr().err
-
-
-def test_wrong_settings_are_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["serve", "--port", "many"]) == 2
-    assert capsys.readouterr().err.startswith("captiond serve: --port is 'many'")

@@ -84,18 +84,6 @@ async def test_requests_carry_what_start_asks_for() -> None:
     assert {request.fitted_window for request in engine.admitted} == {True, False}
 
 
-async def test_a_session_may_have_limits_of_its_own() -> None:
-    async with serving(ScriptedEngine()) as daemon:
-        async with calling(daemon) as client:
-            await client.say(Start(cap_ms=10_000, endpoint_silence_ms=2_000, partials=False))
-            ready = await client.hear_until(Ready)
-            assert ready.limits.utterance_seconds == 10.0
-            await client.finish(*frames(speech()))
-        patient = client.all(Final)
-    assert max(final.end - final.start for final in patient) <= 10.0
-    assert len(patient) < len(frames(speech())) / 5
-
-
 async def test_what_was_decoded_early_is_the_final() -> None:
     engine = ScriptedEngine()
     async with serving(engine) as daemon, calling(daemon) as client:

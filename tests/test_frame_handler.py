@@ -86,7 +86,6 @@ MISTAKEN = (HEADER + b"data\0\0\0\0").ljust(MIB, b"\0")
 async def test_a_long_frame_that_is_refused_is_one_error(
     said: Said, code: str, refused: int
 ) -> None:
-    """However many slices it would have been heard in. None of it is heard, all of it is counted."""
     async with serving(ScriptedEngine()) as daemon, calling(daemon) as client:
         await client.finish(*said)
         assert [(error.code, error.fatal) for error in client.all(Error)] == [(code, False)]
@@ -116,7 +115,6 @@ async def test_whatever_follows_stop_is_out_of_order(late: Said) -> None:
 
 
 async def test_too_many_errors_end_the_session_after_its_finals() -> None:
-    """What was spoken before is not lost."""
     async with serving(ScriptedEngine()) as daemon, calling(daemon) as client:
         await client.say(Start(), sentence(), *["nonsense"] * (MOST_ERRORS + 5))
         assert await client.hang_up() == (1008, "too many protocol errors")

@@ -8,40 +8,29 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from websockets.exceptions import InvalidStatus
 
 from daemon.config import Config, ConfigError
-from daemon.monitoring.log import TextFormatter
 from daemon.monitoring.metrics import total
 from daemon.monitoring.systemd_notify import Manager
 from daemon.net.listener import STRANGERS
 from daemon.serve import reload
-from daemon.server import Daemon
 from streaming.protocol import Closed, Error, Final, Flush, Flushed, Ready, Start
 from streaming.silero import network
 from tests.support.fakes import PATIENCE, ScriptedEngine
-from tests.support.wire import calling, frames, get, sentence, serving, speech, talk, until
-
-ALICE, BOB = "alices-token-is-long", "bobs-token-is-longer"
-
-
-@pytest.fixture
-def tokens(tmp_path: Path) -> str:
-    path = tmp_path / "tokens"
-    path.write_text(f"alice {ALICE}\nbob {BOB}\n")
-    return str(path)
-
-
-def bearer(token: str) -> dict[str, Any]:
-    return {"additional_headers": {"Authorization": f"Bearer {token}"}}
-
-
-async def refused(daemon: Daemon, **options: Any) -> int:
-    """The status of a websocket that does not come about."""
-    with pytest.raises(InvalidStatus) as caught:
-        async with calling(daemon, **options):
-            pass
-    return caught.value.response.status_code
+from tests.support.wire import (
+    ALICE,
+    BOB,
+    bearer,
+    calling,
+    frames,
+    get,
+    refusal,
+    sentence,
+    serving,
+    speech,
+    talk,
+    until,
+)
 
 
 async def test_a_token_opens_the_door_and_is_logged_by_its_label(
@@ -49,8 +38,8 @@ async def test_a_token_opens_the_door_and_is_logged_by_its_label(
 ) -> None:
     with caplog.at_level(logging.DEBUG):
         async with serving(ScriptedEngine(), tokens_file=tokens) as daemon:
-            assert await refused(daemon) == 401
-            assert await refused(daemon, **bearer(f"{ALICE}x")) == 401
+            assert (await refusal(daemon)).status_code == 401
+            assert (await refusal(daemon, **bearer(f"{ALICE}x"))).status_code == 401
             assert (await get(daemon, "/metrics"))[0] == 401
             assert (await get(daemon, "/healthz"))[0] == 401
             assert (await get(daemon, "/livez"))[0] == (await get(daemon, "/readyz"))[0] == 200
@@ -70,7 +59,7 @@ async def test_a_token_opens_the_door_and_is_logged_by_its_label(
 async def test_a_token_has_its_share_of_the_sessions(tokens: str) -> None:
     settings: dict[str, Any] = {"tokens_file": tokens, "max_sessions_per_token": 1}
     async with serving(ScriptedEngine(), **settings) as daemon, calling(daemon, **bearer(ALICE)):
-        assert await refused(daemon, **bearer(ALICE)) == 429
+        assert (await refusal(daemon, **bearer(ALICE))).status_code == 429
         async with calling(daemon, **bearer(BOB)) as client:
             await client.say(Start())
             await client.hear_until(Ready)
@@ -79,7 +68,7 @@ async def test_a_token_has_its_share_of_the_sessions(tokens: str) -> None:
 async def test_a_web_page_elsewhere_is_kept_out_unless_listed() -> None:
     allowed = ("https://example.org",)
     async with serving(ScriptedEngine(), allowed_origins=allowed) as daemon:
-        assert await refused(daemon, origin="https://evil.example") == 403
+        assert (await refusal(daemon, origin="https://evil.example")).status_code == 403
         own = f"http://127.0.0.1:{daemon.port}"
         for origin in (own, *allowed):
             async with calling(daemon, origin=origin) as client:
@@ -133,22 +122,6 @@ async def test_audio_is_taken_no_faster_than_its_limit(monkeypatch: pytest.Monke
         assert closed.received == len(speech()) // 2
 
 
-async def test_what_a_client_says_at_its_end_cannot_forge_the_log(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """The reason of its close frame is text of its own."""
-    with caplog.at_level(logging.INFO, logger="daemon"):
-        async with serving(ScriptedEngine()) as daemon:
-            async with calling(daemon) as client:
-                await client.say(Start())
-                await client.hear_until(Ready)
-                await client.socket.close(1000, "bye\n2026-01-01 ERROR daemon: \x1b[2Jforged")
-            await until(lambda: not len(daemon.sessions))
-    lines = [TextFormatter().format(record) for record in caplog.records]
-    assert any("closed by the client before its end (code 1000)" in line for line in lines)
-    assert all(line.isprintable() for line in lines)
-
-
 async def test_a_reload_changes_what_can_be_changed_and_drops_nobody(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -156,7 +129,7 @@ async def test_a_reload_changes_what_can_be_changed_and_drops_nobody(
         async with calling(daemon) as client:
             await client.say(Start(partials=False))
             await client.hear_until(Ready)
-            assert await refused(daemon) == 503
+            assert (await refusal(daemon)).status_code == 503
             settings = Config(port=daemon.port, max_sessions=2, threads=7)
             with caplog.at_level(logging.INFO, logger="daemon"):
                 reload(daemon, Manager(), lambda: settings)
@@ -239,7 +212,7 @@ async def test_a_wrong_file_changes_nothing(tokens: str, caplog: pytest.LogCaptu
             lambda: Config(port=0, tokens_file=f"{tokens}.absent", max_sessions=1),
         )
         assert daemon.config is before
-        assert await refused(daemon) == 401
+        assert (await refusal(daemon)).status_code == 401
     errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert len(errors) == 2
     assert all("everything stays as it was" in error for error in errors)
@@ -263,6 +236,6 @@ async def test_tokens_are_read_again(tokens: str) -> None:
     async with serving(ScriptedEngine(), tokens_file=tokens) as daemon:
         await asyncio.to_thread(Path(tokens).write_text, f"bob {BOB}\n")
         daemon.reload(daemon.config)
-        assert await refused(daemon, **bearer(ALICE)) == 401
+        assert (await refusal(daemon, **bearer(ALICE))).status_code == 401
         async with calling(daemon, **bearer(BOB)):
             pass

@@ -59,7 +59,6 @@ async def test_a_file_that_cannot_be_read_is_told_from_one_that_is_too_large(
 async def test_a_microphone_that_does_not_open_is_explained(
     name: str, says: str, browser: Browser
 ) -> None:
-    """The page is Ready again."""
     deny = f"""
         navigator.mediaDevices.getUserMedia = async () => {{
             throw Object.assign(new Error(), {{ name: "{name}" }});
@@ -84,7 +83,6 @@ async def test_without_encryption_the_page_says_what_to_do(
 
 
 async def test_a_microphone_that_is_unplugged_ends_the_session_gently(browser: Browser) -> None:
-    """The sound until then gets its captions."""
     script = answering(final("So far."), closed(), early=[partial("so far")])
     keep = """
         const open = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);
@@ -137,7 +135,6 @@ async def test_sound_that_the_browser_pauses_goes_on(browser: Browser) -> None:
 
 
 async def test_a_microphone_that_gives_nothing_at_all_is_noticed(browser: Browser) -> None:
-    """No block arrives, so no event tells the page."""
     nothing = """
         AudioContext.prototype.createMediaStreamSource = function () { return this.createGain(); };
         const [clock, began] = [Date.now, Date.now()];

@@ -120,7 +120,6 @@ async def test_captions_are_not_dropped_without_a_question(
 async def test_what_could_not_be_copied_counts_as_lost(
     host: str, deny: str, browser: Browser, tmp_path: Path
 ) -> None:
-    """The page says so at each attempt, and asks before it removes captions."""
     async with scripted(browser, host=host, prelude=deny) as (_, page):
         await page.set_input_files("#file", sound_file(tmp_path / "talk.wav", 1))
         await expect(lines(page)).to_have_text(["one"])

@@ -114,7 +114,6 @@ async def test_axe_is_awake(browser: Browser) -> None:
 
 @pytest.mark.parametrize("viewport", [WIDE, PHONE, NARROWEST], ids=["wide", "phone", "narrowest"])
 async def test_nothing_is_cut_off_at_the_side(viewport: Any, browser: Browser) -> None:
-    """The page never scrolls sideways, and its controls stay in sight."""
     async with seen(browser, viewport=viewport) as page:
         await in_full_sight(page)
         assert (
@@ -125,7 +124,6 @@ async def test_nothing_is_cut_off_at_the_side(viewport: Any, browser: Browser) -
 
 
 async def test_a_magnified_page_belongs_to_the_captions(browser: Browser) -> None:
-    """Neither head nor controls are sticky."""
     from_top_to_bottom = """() => {
         document.getElementById("log").scrollIntoView();
         return [5, 250].map((y) => Boolean(document.elementFromPoint(40, y)?.closest("main")));

@@ -100,6 +100,8 @@ async def test_each_of_eight_gets_what_it_would_get_alone() -> None:
             assert number < 4 or not client.all(Partial)
             if isinstance(language := LANGUAGES[number % 4], str):
                 assert {final.language for final in client.all(Final)} == {language}
+            (ready,) = client.all(Ready)
+            assert ready.limits.utterance_seconds == (10.0 if number in CAPPED else 30.0)
             longest = max(final.end - final.start for final in client.all(Final))
             assert (longest <= 10.0) is (number != UNCAPPED)
             texts = [message.text for message in client.all(Final) + client.all(Partial)]

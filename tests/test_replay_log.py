@@ -29,12 +29,6 @@ def test_what_came_after_a_final_is_known(finals: int, data: st.DataObject) -> N
     assert replay_log.finals == finals
 
 
-def test_finals_that_have_not_been_are_not_known() -> None:
-    replay_log, _ = told(2)
-    with pytest.raises(LookupError):
-        replay_log.after(3)
-
-
 def test_the_oldest_is_forgotten() -> None:
     """Memory is bounded; whoever knows less than what is left cannot be helped."""
     replay_log, messages = told(MOST)

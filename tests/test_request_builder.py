@@ -54,10 +54,8 @@ def test_early_and_true_finals_ask_for_the_same() -> None:
 
 
 def test_who_asks_for_sampling_gets_one_attempt() -> None:
-    assert (
-        request_builder.request(Start(temperature=0.5), decode(final=True)).fallback_temperatures
-        == ()
-    )
+    asked = request_builder.request(Start(temperature=0.5), decode(final=True))
+    assert asked.fallback_temperatures == ()
 
 
 @pytest.mark.parametrize(

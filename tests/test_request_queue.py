@@ -58,14 +58,6 @@ def test_policy(rule: str, queued: str, running: str, slots: int, taken: str) ->
     ), rule
 
 
-def test_superseded_partials_are_counted() -> None:
-    request_queue = RequestQueue()
-    for name in ("a0p", "a0p", "b0p", "a0f"):
-        request_queue.put(work(name))
-    assert request_queue.superseded == 2
-    assert len(request_queue) == 2
-
-
 class BacklogMachine(RuleBasedStateMachine):
     """Any order of events: nothing lost but partials, bounds kept, finals in order, no starvation."""
 

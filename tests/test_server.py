@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from websockets.asyncio.server import ServerConnection
-from websockets.exceptions import InvalidStatus
 from websockets.http11 import Response
 from websockets.typing import Subprotocol
 
@@ -18,15 +17,7 @@ from daemon.server import Daemon
 from streaming.lifecycle import State
 from streaming.protocol import SUBPROTOCOL, Closed, Error, Final, Ready, Start, Stop
 from tests.support.fakes import PATIENCE, ScriptedEngine
-from tests.support.wire import Client, calling, get, health, sentence, serving, talk, until
-
-
-async def refusal(daemon: Daemon, path: str = "/", offer: str = SUBPROTOCOL) -> Response:
-    """What a websocket that is not let in is told."""
-    with pytest.raises(InvalidStatus) as caught:
-        async with calling(daemon, path, subprotocols=[Subprotocol(offer)]):
-            pass
-    return caught.value.response
+from tests.support.wire import Client, calling, get, health, refusal, sentence, serving, talk, until
 
 
 def text(response: Response) -> str:
@@ -48,7 +39,7 @@ async def test_captions_are_served_at(path: str, offers: list[Subprotocol] | Non
 
 async def test_an_unknown_subprotocol_is_refused_by_name() -> None:
     async with serving(ScriptedEngine()) as daemon:
-        response = await refusal(daemon, offer="captiond.v9")
+        response = await refusal(daemon, subprotocols=[Subprotocol("captiond.v9")])
         assert response.status_code == 400
         assert "captiond.v9" in text(response)
         assert SUBPROTOCOL in text(response)

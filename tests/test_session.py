@@ -189,15 +189,9 @@ def test_a_short_utterance_counts_as_a_second_of_backlog() -> None:
 # Flush, stop and the account.
 
 
-def test_a_session_without_audio_closes_with_zeros() -> None:
+def test_a_session_without_audio_closes_with_zeros_and_once() -> None:
     stream = session()
     assert stream.stop() == [Closed(received=0, speech=0, silence=0, refused=0, finals=0)]
-
-
-def test_stop_is_idempotent() -> None:
-    stream = session()
-    hear(stream, loud(1))
-    assert stream.stop() != []
     assert stream.stop() == []
 
 

@@ -210,30 +210,6 @@ def test_every_format_gives_the_same_utterances(
     assert closing(answer(stream, outputs)).received == 5 * RATE
 
 
-# The default detector, on sounds that nobody scripted.
-
-
-@pytest.mark.parametrize("dbfs", [None, -50, -35, -20])
-def test_a_minute_of_noise_or_of_nothing_gives_no_utterance(dbfs: int | None) -> None:
-    level = 0.0 if dbfs is None else 10 ** (dbfs / 20)
-    noise = np.random.default_rng(6).standard_normal(60 * RATE) * level
-    stream = Session(Start())
-    assert feed(stream, s16(noise.clip(-1, 1).astype(np.float32))) == []
-    account = Closed(received=60 * RATE, speech=0, silence=60 * RATE, refused=0, finals=0)
-    assert stream.stop() == [account]
-
-
-@needs_audio
-@pytest.mark.parametrize("digit", ["1_george_7", "3_theo_7", "6_yweweler_23", "8_nicolas_7"])
-def test_a_spoken_digit_between_silences_is_one_utterance(digit: str) -> None:
-    word = read(f"free_spoken_digits/{digit}.flac")
-    stream = Session(Start())
-    outputs = feed(stream, s16(quiet(1), word, quiet(1)))
-    ((start, stop),) = ranges(outputs)
-    assert start <= RATE + len(word) // 4
-    assert stop >= RATE + 3 * len(word) // 4
-
-
 @needs_audio
 @pytest.mark.parametrize("rate", [8_000, 22_050, 44_100, 48_000])
 def test_speech_gives_the_same_utterances_at_every_rate(rate: int) -> None:

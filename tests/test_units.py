@@ -12,7 +12,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Self
 
 import pytest
 
@@ -111,8 +110,9 @@ def test_the_sample_configuration_explains_every_key() -> None:
 
 @pytest.fixture
 def inbox(tmp_path: Path) -> Iterator["Inbox"]:
-    with Inbox(tmp_path) as opened:
-        yield opened
+    opened = Inbox(tmp_path)
+    yield opened
+    opened.socket.close()
 
 
 class Inbox:
@@ -132,12 +132,6 @@ class Inbox:
                 self.fields += self.socket.recv(4096).decode().splitlines()
             except BlockingIOError:
                 return self.fields
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.socket.close()
 
     def count(self, field: str) -> int:
         return self.read().count(field)

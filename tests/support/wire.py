@@ -9,9 +9,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
 import soundfile
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.http11 import Response
 from websockets.typing import Subprotocol
 
 from daemon.config import Config
@@ -31,6 +33,8 @@ from tests.support.fakes import PATIENCE, ScriptedEngine
 
 SAMPLE = Path(__file__).parent.parent.parent / "clients" / "sample.flac"
 FRAME = 640  # bytes: 20 ms of 16 kHz mono int16
+
+ALICE, BOB = "alices-token-is-long", "bobs-token-is-longer"
 
 M = TypeVar("M")
 
@@ -147,6 +151,19 @@ async def calling(daemon: Daemon, path: str = "/", **options: Any) -> AsyncItera
     options = {"subprotocols": [Subprotocol(SUBPROTOCOL)]} | options
     async with connect(f"ws://127.0.0.1:{daemon.port}{path}", **options) as socket:
         yield Client(socket)
+
+
+async def refusal(daemon: Daemon, path: str = "/", **options: Any) -> Response:
+    """What a websocket that is not let in is told."""
+    with pytest.raises(InvalidStatus) as caught:
+        async with calling(daemon, path, **options):
+            pass
+    return caught.value.response
+
+
+def bearer(token: str) -> dict[str, Any]:
+    """The options of a connection that shows a token."""
+    return {"additional_headers": {"Authorization": f"Bearer {token}"}}
 
 
 async def talk(daemon: Daemon, start: Start | None = None) -> list[Final]:
