@@ -189,11 +189,12 @@ def test_a_refused_frame_leaves_the_byte_alignment_intact() -> None:
 def test_a_wav_header_as_announced_is_skipped(
     encoding: Encoding, container: str, channels: int
 ) -> None:
-    """Plain and extensible headers of a real writer, cut at every byte."""
     file, samples = wav(encoding, 16_000, channels, container)
     expected = read(AudioDecoder(encoding, 16_000, channels), samples)
     for cut in range(len(file) - len(samples)):
         decoder = AudioDecoder(encoding, 16_000, channels)
+        if cut % 2:  # a flush before any audio hides no header
+            assert len(decoder.finish()) == 0
         decoded = decode_in_cuts(decoder, file, [cut, cut + 1])
         np.testing.assert_array_equal(decoded[:50], expected)
         assert (decoder.received, decoder.refused) == (len(decoded), 0)
@@ -281,12 +282,3 @@ def test_audio_that_opens_almost_like_a_header_is_audio(opening: bytes) -> None:
     expected = np.frombuffer(opening, "<i2").astype(np.float32) / 32_768
     decoded = decode_in_cuts(AudioDecoder("s16le", 16_000, 1), opening, [1, 2, 3])
     np.testing.assert_array_equal(decoded, expected)
-
-
-def test_a_flush_before_any_audio_does_not_hide_the_header() -> None:
-    file, samples = wav("s16le", 16_000, 1)
-    decoder = AudioDecoder("s16le", 16_000, 1)
-    assert len(decoder.finish()) == 0
-    np.testing.assert_array_equal(
-        read(decoder, file)[:50], np.frombuffer(samples, "<i2").astype(np.float32) / 32_768
-    )

@@ -9,6 +9,8 @@ import pytest
 from daemon import cli
 from tests.support.python import python
 
+HEAVY = {"torch", "numpy", "websockets", "daemon.serve", "clients.file"}
+
 
 def verb(monkeypatch: pytest.MonkeyPatch, run: Callable[[argparse.Namespace], int]) -> None:
     """Make `captiond file` a verb with one flag that does `run`."""
@@ -20,28 +22,23 @@ def verb(monkeypatch: pytest.MonkeyPatch, run: Callable[[argparse.Namespace], in
     monkeypatch.setitem(cli.VERBS, "file", ("scripted_verb", "summary"))
 
 
-def test_help_lists_every_verb_and_imports_none_of_them() -> None:
-    """It must answer at once, and where torch is not installed."""
-    script = (
-        "import sys; from daemon.cli import main\n"
-        "try: main(['--help'])\n"
-        "finally:\n"
-        "    heavy = {'torch', 'numpy', 'websockets', 'daemon.serve', 'clients.file'}\n"
-        "    assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
-    )
+@pytest.mark.parametrize(
+    ("words", "heavy", "says"),
+    [
+        (
+            ["--help"],
+            HEAVY,
+            [text for name, (_, about) in cli.VERBS.items() for text in (name, about)],
+        ),
+        (["serve", "--help"], {"torch"}, ["--max-sessions"]),
+    ],
+)
+def test_help_answers_at_once(words: list[str], heavy: set[str], says: list[str]) -> None:
+    """Also where torch is not installed; the first imports no verb."""
+    script = f"import sys; from daemon.cli import main\ntry: main({words})\n"
+    script += f"finally: assert not {heavy} & set(sys.modules), set(sys.modules)\n"
     printed = python("-c", script)
-    for name, (_, summary) in cli.VERBS.items():
-        assert name in printed
-        assert summary in printed
-
-
-def test_help_of_serve_needs_no_torch() -> None:
-    script = (
-        "import sys; from daemon.cli import main\n"
-        "try: main(['serve', '--help'])\n"
-        "finally: assert 'torch' not in sys.modules\n"
-    )
-    assert "--max-sessions" in python("-c", script)
+    assert all(text in printed for text in says)
 
 
 def test_the_module_can_be_run() -> None:

@@ -163,7 +163,6 @@ def test_any_text_is_a_value_or_an_error_that_names_the_key(key: str, text: str)
 
 
 def test_bounds_are_those_of_the_streaming_room() -> None:
-    """What passes here passes there."""
     shared = KEYS.keys() & RANGES.keys()
     assert len(shared) == 4
     assert {key: config.bounds(key) for key in shared} == {key: RANGES[key] for key in shared}

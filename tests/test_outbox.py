@@ -36,7 +36,6 @@ async def test_messages_leave_in_order_and_the_end_comes_last() -> None:
 
 
 async def test_a_newer_partial_takes_the_place_of_an_older_one() -> None:
-    """It leaves behind what was queued in between; so does a newer lag."""
     outbox = Outbox()
     lags = [Lag(seconds=seconds, shedding="nothing") for seconds in (1.0, 2.0)]
     for message in (partial("a"), lags[0], speech(0), partial("b"), lags[1]):

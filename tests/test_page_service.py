@@ -134,7 +134,6 @@ async def test_a_session_that_is_gone_is_followed_by_a_new_one(
 
 
 async def test_a_token_stands_in_the_address(browser: Browser, tmp_path: Path) -> None:
-    """Behind #, which no server sees. Without a valid one the page says what is missing."""
     tokens = tmp_path / "tokens"
     tokens.write_text("desk a-token-of-some-length\n")
     sound = sound_file(tmp_path / "talk.wav", 4)

@@ -232,7 +232,6 @@ async def test_twenty_clients_share_one_model() -> None:
 
 
 async def test_a_live_speaker_waits_for_two_utterances_of_a_file_at_most() -> None:
-    """Of twenty that are queued already: for the one that runs, and for one turn."""
     engine = ScriptedEngine(slots=1, held=True)
     async with serving(engine) as daemon, calling(daemon) as file, calling(daemon) as live:
         await file.say(Start(partials=False, prompt="file"))

@@ -197,13 +197,11 @@ async def test_the_final_that_fails_alone_has_failed(caplog: pytest.LogCaptureFi
 
 
 async def test_a_fault_that_passes_costs_nothing() -> None:
-    rounds = 0
+    faults = [RuntimeError("a passing fault")]
 
     def text(_request: Request) -> str:
-        nonlocal rounds
-        rounds += 1
-        if rounds == 1:
-            raise RuntimeError("a passing fault")
+        if faults:
+            raise faults.pop()
         return "heard"
 
     async with scheduling(ScriptedEngine(text=text)) as clients:

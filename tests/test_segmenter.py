@@ -206,15 +206,6 @@ def test_gapless_speech_is_cut_at_the_quietest_point_before_the_cap() -> None:
     np.testing.assert_array_equal(np.concatenate([event.audio for event in ended]), noise)
 
 
-def test_the_audio_of_an_open_utterance_can_be_read() -> None:
-    run = Run().frames(20, speech=False).frames(10, speech=True)
-    start = 20 * FRAME - 300 * MS
-    assert run.events == [Began(start)]
-    np.testing.assert_array_equal(
-        run.segmenter.audio(start, 30 * FRAME), np.arange(start, 30 * FRAME)
-    )
-
-
 def test_a_flush_at_the_cap_keeps_to_it() -> None:
     run = Run().frames(1_000, speech=True).flush(rest=10)
     assert run.ended[0].stop < 1_000 * FRAME
@@ -373,15 +364,6 @@ def test_the_tape_reads_what_was_written_and_not_forgotten(steps: list[tuple[int
     if kept:
         with pytest.raises(AssertionError):
             buffer.read(kept - 1, kept)
-
-
-def test_what_the_tape_gave_is_a_copy() -> None:
-    buffer = AudioRingBuffer(4)
-    buffer.append(np.arange(1, 5, dtype=np.float32))
-    read = buffer.read(0, 4)
-    buffer.forget(4)
-    buffer.append(np.arange(5, 9, dtype=np.float32))
-    np.testing.assert_array_equal(read, [1, 2, 3, 4])
 
 
 @given(st.integers(SMOOTHING // 2, 20_000 - SMOOTHING // 2))

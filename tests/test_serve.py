@@ -62,7 +62,6 @@ def test_ctrl_c_while_torch_is_imported_leaves_no_trace(tmp_path: Path) -> None:
 
 
 async def test_a_drafter_is_taken_along_and_clients_are_told(tmp_path: Path) -> None:
-    """A whole daemon with the tiny model: the drafter is named in the log and in `ready`."""
     model, file = tmp_path / "tiny", tmp_path / "swift.safetensors"
     model.mkdir()
     target = load(str(save_transformers(model))).fingerprint

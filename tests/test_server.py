@@ -295,13 +295,8 @@ async def test_the_kernel_watches_for_dead_peers() -> None:
         options = connection.transport.get_extra_info("socket")
         assert options.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         idle, every, probes, patience = (
-            options.getsockopt(socket.IPPROTO_TCP, option)
-            for option in (
-                socket.TCP_KEEPIDLE,
-                socket.TCP_KEEPINTVL,
-                socket.TCP_KEEPCNT,
-                socket.TCP_USER_TIMEOUT,
-            )
+            options.getsockopt(socket.IPPROTO_TCP, getattr(socket, f"TCP_{option}"))
+            for option in ("KEEPIDLE", "KEEPINTVL", "KEEPCNT", "USER_TIMEOUT")
         )
         assert idle + every * probes <= PEER_TIMEOUT
         assert patience == PEER_TIMEOUT * 1000

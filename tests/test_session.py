@@ -222,13 +222,6 @@ def test_flush_takes_what_the_resampler_holds_back(rate: int) -> None:
     assert ranges(outputs) == [(0, 8_000)]
 
 
-def test_flush_without_an_open_utterance_is_answered_and_yields_nothing_else() -> None:
-    stream = session()
-    assert stream.flush() == [Flushed(at=0.0)]
-    assert hear(stream, quiet(1)) == []
-    assert stream.flush() == [Flushed(at=1.0)]
-
-
 def test_flush_is_answered_behind_the_finals_of_what_came_before() -> None:
     stream = session()
     works = finals([*hear(stream, loud(1), quiet(1), loud(1)), *stream.flush()])

@@ -195,7 +195,6 @@ def test_seventy_five_seconds_of_gapless_speech_are_cut_without_loss() -> None:
 def test_every_format_gives_the_same_utterances(
     rate: int, encoding: Encoding, channels: int
 ) -> None:
-    """Two tones in silence, at their places to a frame."""
     time = np.arange(5 * rate) / rate
     tone = 0.5 * np.sin(2 * np.pi * 500 * time)
     spoken = ((time >= 1.0) & (time < 1.5)) | ((time >= 3.0) & (time < 3.6))

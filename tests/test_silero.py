@@ -79,7 +79,6 @@ def test_speech_is_heard_from_its_first_word_to_its_last(carried: str) -> None:
 @needs_audio
 @pytest.mark.parametrize("colour", ["white", "pink", "brown", "hum"])
 def test_an_utterance_ends_though_the_noise_goes_on(colour: str) -> None:
-    """At 10 dB the end is within half a second of the last word's."""
     audio = np.concatenate([np.zeros(RATE, np.float32), speech(), np.zeros(3 * RATE, np.float32)])
     level = 20 * np.log10(np.sqrt(np.mean(np.square(speech()))))
     noisy = (audio + coloured_noise(colour, level - 10, 40)[: len(audio)]).clip(-1, 1)
@@ -91,7 +90,6 @@ def test_an_utterance_ends_though_the_noise_goes_on(colour: str) -> None:
 @needs_audio
 @pytest.mark.parametrize("around", [0.0, 0.4])
 def test_single_digits_are_heard(around: float) -> None:
-    """Every word of 0.2 to 0.6 s, recorded at 8 kHz, though it be all that there is of the stream."""
     digits = recordings(under="free_spoken_digits/")
     quiet = background(around)
     silent = [

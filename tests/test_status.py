@@ -60,7 +60,6 @@ async def test_a_daemon_that_is_not_well_is_another_exit_status(
 async def test_the_token_opens_the_door(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without it the daemon says what it wants."""
     tokens = tmp_path / "tokens"
     tokens.write_text("admin a-token-of-some-length")
     async with serving(ScriptedEngine(), tokens_file=str(tokens)) as daemon:

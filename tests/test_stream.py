@@ -67,12 +67,6 @@ async def test_a_session_from_start_to_closed() -> None:
         assert peer.audio == b"abcdefgh"
 
 
-async def test_start_has_a_default() -> None:
-    async with standin() as server, connect(server.url) as captions:
-        await captions.stop()
-        assert server.peers[0].start == Start()
-
-
 @pytest.mark.parametrize("size", [0, 1, 99, 100, 101, 250, 1000])
 async def test_audio_is_cut_to_the_limit_the_daemon_announced(size: int) -> None:
     async def script(peer: Peer) -> None:

@@ -52,7 +52,6 @@ def test_cues_follow_each_other_and_keep_every_letter(start: int, length: int, t
 
 
 def test_a_long_utterance_becomes_cues_that_end_with_sentences() -> None:
-    """Two balanced lines each, time in proportion to the letters."""
     made = cues(0, 30_000, SPEECH)
     assert [cue.lines for cue in made] == [
         ("It listens to live speech, and", "shows captions while you talk."),

@@ -58,16 +58,6 @@ def test_a_session_is_written_in_three_forms(tmp_path: Path) -> None:
     assert written[".vtt"] == "WEBVTT\n\n1\n00:00:00.500 --> 00:00:01.500\nGood morning.\n\n"
 
 
-def test_a_final_is_there_while_the_session_goes_on(tmp_path: Path) -> None:
-    transcripts = home(tmp_path)
-    one = opened(transcripts)
-    one.final(final("now"))
-    caught_up(transcripts)
-    assert "now" in files(tmp_path)[".srt"]
-    one.close(None)
-    transcripts.stop()
-
-
 def test_a_long_transcript_goes_on_in_another_part(tmp_path: Path) -> None:
     transcripts = home(tmp_path, file_mb=0.001)
     one = opened(transcripts)
