@@ -50,7 +50,6 @@ def test_what_is_not_the_token_is_nobodys(headers: Headers) -> None:
 
 
 def test_without_tokens_everybody_is_let_in() -> None:
-    """Under no label, whatever they offer."""
     assert Tokens.read("").label(Headers(Authorization="Bearer nonsense")) == ""
 
 
@@ -134,7 +133,6 @@ def test_two_origins_are_no_browsers() -> None:
 
 @given(VALUES, VALUES)
 def test_any_origin_is_judged(origin: str, host: str) -> None:
-    """No text makes it fail; a page elsewhere is never its own."""
     headers = Headers()
     headers["Origin"], headers["Host"] = origin, host
     assert origin_allowed(headers, ()) in {True, False}

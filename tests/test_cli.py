@@ -1,16 +1,15 @@
 import argparse
 import importlib
-import subprocess
 import sys
 import types
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from daemon import cli
+from tests.support.python import python
 
-ROOT = Path(__file__).parent.parent
+HEAVY = {"torch", "numpy", "websockets", "daemon.serve", "daemon.serve_flags", "clients.file"}
 
 
 def verb(monkeypatch: pytest.MonkeyPatch, run: Callable[[argparse.Namespace], int]) -> None:
@@ -21,47 +20,29 @@ def verb(monkeypatch: pytest.MonkeyPatch, run: Callable[[argparse.Namespace], in
     monkeypatch.setitem(cli.VERBS, "file", ("scripted_verb", "scripted_verb", "summary"))
 
 
-def test_help_lists_every_verb_and_imports_none_of_them() -> None:
-    """It must answer at once, and where torch is not installed."""
-    script = (
-        "import sys; from daemon.cli import main\n"
-        "try: main(['--help'])\n"
-        "finally:\n"
-        "    heavy = {'torch', 'numpy', 'websockets', 'daemon.serve_flags', 'clients.file'}\n"
-        "    assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    for name, (_, _, summary) in cli.VERBS.items():
-        assert name in done.stdout
-        assert summary in done.stdout
-
-
 @pytest.mark.parametrize(
-    ("name", "flag"), [("serve", "--max-sessions"), ("train", "--perturb"), ("bench", "--alpha")]
+    ("words", "heavy", "says"),
+    [
+        (
+            ["--help"],
+            HEAVY,
+            [text for name, (_, _, about) in cli.VERBS.items() for text in (name, about)],
+        ),
+        (["serve", "--help"], {"torch"}, ["--max-sessions"]),
+        (["train", "--help"], {"torch", "accelerate"}, ["--perturb"]),
+        (["bench", "--help"], {"torch", "transformers"}, ["--alpha"]),
+    ],
 )
-def test_help_of_a_verb_needs_no_torch(name: str, flag: str) -> None:
-    script = (
-        "import sys; from daemon.cli import main\n"
-        f"try: main(['{name}', '--help'])\n"
-        "finally: assert not {'torch', 'transformers', 'accelerate'} & sys.modules.keys()\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert flag in done.stdout
+def test_help_answers_at_once(words: list[str], heavy: set[str], says: list[str]) -> None:
+    """Also where torch is not installed; the first imports no verb."""
+    script = f"import sys; from daemon.cli import main\ntry: main({words})\n"
+    script += f"finally: assert not {heavy} & set(sys.modules), set(sys.modules)\n"
+    printed = python("-c", script)
+    assert all(text in printed for text in says)
 
 
 def test_the_module_can_be_run() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "daemon", "--version"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.startswith("captiond ")
+    assert python("-m", "daemon", "--version").startswith("captiond ")
 
 
 @pytest.mark.parametrize("name", sorted(cli.VERBS))

@@ -51,12 +51,13 @@ def test_any_other_end_is_explained_by_a_fatal_error(ending: CloseReason) -> Non
     assert decode_server(encode(ending.error)) == ending.error
 
 
-def test_the_number_of_errors_is_told() -> None:
-    error = too_many_errors(10).error
-    assert error is not None
-    assert error.message.startswith("10 errors")
-
-
-def test_it_is_told_why_there_is_no_room() -> None:
-    assert BUSY.error is not None
-    assert BUSY.error.message == "all 1000 sessions are taken; try again in a while"
+@pytest.mark.parametrize(
+    ("ending", "says"),
+    [
+        (too_many_errors(10), "10 errors"),
+        (BUSY, "all 1000 sessions are taken; try again in a while"),
+    ],
+)
+def test_it_is_told_in_words(ending: CloseReason, says: str) -> None:
+    assert ending.error is not None
+    assert ending.error.message.startswith(says)

@@ -13,13 +13,12 @@ import soundfile
 from clients import file
 from streaming.protocol import Closed, Final, Partial, Ready, Start, Stop, decode_server
 from tests.support.file_verb import RATE, Capture, caption, piped, tone, wav
-from tests.support.standin import Peer, closed, final, partial, standin_thread
+from tests.support.standin import Peer, answering, closed, final, partial, standin_thread
 from tests.support.terminal import terminal_of
 
 
 @pytest.mark.parametrize("name", ["a.wav", "a.flac", "a.aiff"])
 def test_sixteen_bit_files_arrive_bit_for_bit(name: str, tmp_path: Path, capsys: Capture) -> None:
-    """Rate, channels and every sample, whatever the container; captions on standard output."""
     path = wav(tmp_path / name, seconds=1.23, channels=2)
     with standin_thread() as server:
         assert caption(server, path) == 0
@@ -31,7 +30,6 @@ def test_sixteen_bit_files_arrive_bit_for_bit(name: str, tmp_path: Path, capsys:
 
 @pytest.mark.parametrize("subtype", ["PCM_24", "FLOAT", "DOUBLE"])
 def test_finer_files_are_sent_as_floats(subtype: str, tmp_path: Path) -> None:
-    """Nothing is clipped or rounded to 16 bits."""
     samples = np.linspace(-0.9, 0.9, 5000)
     soundfile.write(tmp_path / "a.wav", samples, 44_100, subtype=subtype)
     with standin_thread() as server:
@@ -51,7 +49,6 @@ def test_audio_is_streamed_in_blocks(tmp_path: Path) -> None:
 def test_files_follow_each_other_and_bad_ones_do_not_stop_them(
     tmp_path: Path, capsys: Capture
 ) -> None:
-    """Missing, not audio, empty, headerless: each is named on stderr, the others are done, status 1."""
     (tmp_path / "notes.wav").write_text("not audio at all")
     (tmp_path / "samples.raw").write_bytes(bytes(100))
     soundfile.write(tmp_path / "empty.wav", np.zeros(0), RATE)
@@ -148,7 +145,6 @@ def test_subtitles_of_several_files_run_on(name: str, tmp_path: Path) -> None:
 
 
 def test_on_a_terminal_partials_are_live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The partial is drawn, wiped, and the final stands on standard output."""
     with terminal_of(columns=80) as terminal, standin_thread(talkative) as server:
         monkeypatch.setattr("sys.stderr", terminal.file)
         assert caption(server, wav(tmp_path / "a.wav")) == 0
@@ -169,7 +165,6 @@ def test_raw_audio_comes_from_a_pipe(monkeypatch: pytest.MonkeyPatch, capsys: Ca
 
 
 def test_a_pipe_is_captioned_while_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The daemon has each block before the next one is written: nothing waits for a full buffer."""
     with piped(monkeypatch) as writing:
 
         async def script(peer: Peer) -> None:
@@ -231,7 +226,6 @@ def test_a_terminal_is_no_audio(monkeypatch: pytest.MonkeyPatch, capsys: Capture
 def test_zero_is_no_default(
     flag: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture, tmp_path: Path
 ) -> None:
-    """It is refused by name, before anything is sent."""
     path = tmp_path / "raw"
     path.write_bytes(bytes(3200))
     with path.open("rb") as file, standin_thread() as server:
@@ -251,7 +245,6 @@ def test_the_format_of_raw_audio_is_for_raw_audio(
 
 
 def test_realtime_pace_takes_as_long_as_the_sound(tmp_path: Path) -> None:
-    """The last block is not sent before its time."""
     path = wav(tmp_path / "a.wav", seconds=0.5)
     with standin_thread() as server:
         began = time.monotonic()
@@ -272,12 +265,7 @@ def test_the_sample_is_what_the_demo_needs() -> None:
 
 
 def test_a_file_without_words_is_told(tmp_path: Path, capsys: Capture) -> None:
-    async def silent(peer: Peer) -> None:
-        await peer.open()
-        await peer.until(Stop)
-        await peer.send(final(""), closed())
-
-    with standin_thread(silent) as server:
+    with standin_thread(answering(final(""), closed())) as server:
         assert caption(server, wav(tmp_path / "a.wav")) == 0
     out, err = capsys.readouterr()
     assert out == ""

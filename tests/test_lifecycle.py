@@ -47,7 +47,6 @@ def exits(state: State) -> set[State]:
 
 @pytest.mark.parametrize("state", State)
 def test_every_state_comes_after_the_start_and_before_the_end(state: State) -> None:
-    """And nothing comes after the end."""
     ahead = {State.STARTING}
     for _ in State:
         ahead |= {to for one in ahead for to in exits(one)}

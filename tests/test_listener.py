@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from websockets.asyncio.client import connect, unix_connect
+from websockets.asyncio.client import ClientConnection, connect, unix_connect
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import InvalidMessage, InvalidStatus
 from websockets.http11 import Request, Response
@@ -18,7 +18,7 @@ from daemon.config import Config
 from daemon.net.http import Reply, wants_websocket
 from daemon.net.listener import Listener
 from daemon.server import Daemon
-from streaming.protocol import Ready, Start, Stop
+from streaming.protocol import Ready, Start
 from tests.support.certificates import Certificates, certificates
 from tests.support.fakes import PATIENCE, ScriptedEngine
 from tests.support.wire import Client, get, serving, talk, until
@@ -99,22 +99,26 @@ async def test_however_many_come_at_once_their_number_is_kept() -> None:
             await until(lambda: len(listener.sockets) == 4)
 
 
+async def begun(opened: ClientConnection) -> Client:
+    """A client that has its session."""
+    client = Client(opened)
+    await client.say(Start())
+    await client.hear_until(Ready)
+    return client
+
+
 async def served(inherited: socket.socket) -> bool:
     """Whether a client that is connected before anybody answers has its session."""
     sock = socket.create_connection(inherited.getsockname())
     sock.setblocking(False)
     async with connect("ws://localhost/", sock=sock, open_timeout=None) as opened:
-        client = Client(opened)
-        await client.say(Start(), Stop())
-        await client.hear_until(Ready)
-        await client.hear_all()
+        await (await begun(opened)).finish()
     return True
 
 
 async def test_a_socket_that_is_handed_over_waits_for_the_model() -> None:
     """A client that comes while the daemon restarts is served, not refused."""
-    engine = ScriptedEngine()
-    engine.hold_warm_up()
+    engine = ScriptedEngine(warm=False)
     with socket.create_server(("127.0.0.1", 0)) as inherited:
         daemon = Daemon(Config(), lambda: engine, inherited=[inherited])
         await daemon.start()
@@ -158,9 +162,7 @@ async def test_a_unix_socket_will_do(tmp_path: Path) -> None:
         await daemon.start()
         running = asyncio.create_task(daemon.run())
         async with unix_connect(path, "ws://localhost/") as opened:
-            client = Client(opened)
-            await client.say(Start())
-            await client.hear_until(Ready)
+            await begun(opened)
         assert daemon.address == f"ws://{path}"
         daemon.stop()
         await asyncio.wait_for(running, PATIENCE)
@@ -177,9 +179,7 @@ async def test_tls_is_all_that_is_spoken_with_a_certificate(tmp_path: Path) -> N
         url = f"wss://127.0.0.1:{daemon.port}"
         assert daemon.address == url
         async with connect(url, ssl=made.client()) as opened:
-            client = Client(opened)
-            await client.say(Start())
-            await client.hear_until(Ready)
+            await begun(opened)
         with pytest.raises((InvalidMessage, ConnectionError)):
             await connect(f"ws://127.0.0.1:{daemon.port}")
         with pytest.raises(ssl.SSLCertVerificationError):
@@ -191,16 +191,13 @@ async def test_a_new_certificate_serves_new_connections_and_old_ones_stay(tmp_pa
     async with tls_daemon(made) as daemon:
         url = f"wss://127.0.0.1:{daemon.port}"
         async with connect(url, ssl=made.client()) as opened:
-            client = Client(opened)
-            await client.say(Start())
-            await client.hear_until(Ready)
+            client = await begun(opened)
             before = serial(opened.transport)
             made.renew()
             daemon.reload(Config(tls_certificate=made.certificate, tls_key=made.key))
             async with connect(url, ssl=made.client()) as other:
                 assert serial(other.transport) != before
-            await client.say('{"type": "stop"}')
-            await client.hear_all()
+            await client.finish()
 
 
 def serial(transport: asyncio.BaseTransport) -> str:

@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from streaming.protocol import Stop
-from tests.support.browser import lines, page_tests, scripted, sound_file, start
+from tests.support.browser import lines, listen, page_tests, scripted, sound_file, start
 from tests.support.page_modules import run
-from tests.support.standin import Peer, closed, final, partial
+from tests.support.standin import answering, closed, final, partial
 
 pytestmark = page_tests
 
@@ -60,7 +59,6 @@ async def test_a_file_that_cannot_be_read_is_told_from_one_that_is_too_large(
 async def test_a_microphone_that_does_not_open_is_explained(
     name: str, says: str, browser: Browser
 ) -> None:
-    """The page is Ready again."""
     deny = f"""
         navigator.mediaDevices.getUserMedia = async () => {{
             throw Object.assign(new Error(), {{ name: "{name}" }});
@@ -85,15 +83,7 @@ async def test_without_encryption_the_page_says_what_to_do(
 
 
 async def test_a_microphone_that_is_unplugged_ends_the_session_gently(browser: Browser) -> None:
-    """The sound until then gets its captions."""
-
-    async def script(peer: Peer) -> None:
-        await peer.open()
-        await peer.until(bytes)
-        await peer.send(partial("so far"))
-        await peer.until(Stop)
-        await peer.send(final("So far."), closed())
-
+    script = answering(final("So far."), closed(), early=[partial("so far")])
     keep = """
         const open = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);
         navigator.mediaDevices.getUserMedia = async (wish) => (window.stream = await open(wish));
@@ -134,8 +124,7 @@ async def test_sound_that_the_browser_pauses_goes_on(browser: Browser) -> None:
     """
     async with scripted(browser, prelude=hold) as (_, page):
         status = page.get_by_role("status")
-        await start(page)
-        await expect(status).to_have_text("Listening")
+        await listen(page)
         await page.evaluate("() => window.context.suspend()")
         await page.wait_for_function("() => window.context.state === 'running'")
         await page.evaluate("() => { window.held = true; return window.context.suspend(); }")
@@ -146,7 +135,6 @@ async def test_sound_that_the_browser_pauses_goes_on(browser: Browser) -> None:
 
 
 async def test_a_microphone_that_gives_nothing_at_all_is_noticed(browser: Browser) -> None:
-    """No block arrives, so no event tells the page."""
     nothing = """
         AudioContext.prototype.createMediaStreamSource = function () { return this.createGain(); };
         const [clock, began] = [Date.now, Date.now()];

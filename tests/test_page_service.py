@@ -14,6 +14,7 @@ from websockets.http11 import Request, Response
 from streaming.protocol import Error, Lag, Resume, Start, Stop
 from tests.support.browser import (
     BROKEN,
+    end,
     held_timers,
     lines,
     page_gate,
@@ -22,12 +23,11 @@ from tests.support.browser import (
     scripted,
     sound_file,
     start,
-    stop,
     visiting,
 )
 from tests.support.fakes import ScriptedEngine
 from tests.support.relay import relaying
-from tests.support.standin import Peer, closed, final, partial, ready, standin
+from tests.support.standin import Peer, answering, closed, final, partial, ready, standin
 from tests.support.wire import health, serving, until
 
 pytestmark = page_tests
@@ -75,7 +75,6 @@ async def test_a_lost_connection_loses_no_word_and_doubles_none(
 
 
 async def test_a_session_outlives_its_connection(browser: Browser, tmp_path: Path) -> None:
-    """The page resumes it after each of three cuts, with the captions of an unbroken connection."""
     sound = sound_file(tmp_path / "talk.wav", 20)
     engine = ScriptedEngine()
     async with (
@@ -106,7 +105,6 @@ async def test_a_session_outlives_its_connection(browser: Browser, tmp_path: Pat
 async def test_a_session_that_is_gone_is_followed_by_a_new_one(
     browser: Browser, tmp_path: Path
 ) -> None:
-    """On the same connection; the new session gets all sound without a final."""
     number = 0
 
     async def script(peer: Peer) -> None:
@@ -136,7 +134,6 @@ async def test_a_session_that_is_gone_is_followed_by_a_new_one(
 
 
 async def test_a_token_stands_in_the_address(browser: Browser, tmp_path: Path) -> None:
-    """Behind #, which no server sees. Without a valid one the page says what is missing."""
     tokens = tmp_path / "tokens"
     tokens.write_text("desk a-token-of-some-length\n")
     sound = sound_file(tmp_path / "talk.wav", 4)
@@ -154,8 +151,6 @@ async def test_a_token_stands_in_the_address(browser: Browser, tmp_path: Path) -
 async def test_a_daemon_that_fails_again_and_again_is_given_up(
     browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The page shows the daemon's own words."""
-
     async def script(peer: Peer) -> None:
         await peer.open()
         await peer.send(Error(code="internal", message="a fault of the daemon", fatal=True))
@@ -173,33 +168,28 @@ async def test_a_daemon_that_fails_again_and_again_is_given_up(
 
 
 async def test_a_busy_service_is_waited_for_in_its_own_words(browser: Browser) -> None:
-    """Sound is kept meanwhile, and is sent once a session is free."""
     full = True
 
     def refuse(connection: ServerConnection, _request: Request) -> Response | None:
         text = "all 16 sessions are taken\n"
         return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, text) if full else None
 
-    async def script(peer: Peer) -> None:
-        await peer.open()
-        await peer.until(Stop)
-        await peer.send(closed())
-
-    async with scripted(browser, script, refuse=refuse, expected=BROKEN) as (server, page):
+    async with scripted(browser, answering(closed()), refuse=refuse, expected=BROKEN) as (
+        server,
+        page,
+    ):
         await start(page)
         alert = page.get_by_role("alert")
         await expect(alert).to_contain_text("no session just now: all 16 sessions are taken.")
         full = False
         await expect(page.get_by_role("status")).to_have_text("Listening")
         await expect(alert).to_be_hidden()
-        await stop(page)
-        await expect(page.get_by_role("status")).to_have_text("Ready")
+        await end(page)
         assert len(server.peers) == 1
 
 
 async def test_a_model_that_loads_is_said_and_waited_for(browser: Browser) -> None:
-    engine = ScriptedEngine()
-    engine.hold_warm_up()
+    engine = ScriptedEngine(warm=False)
     async with (
         serving(engine, warm=False) as daemon,
         visiting(browser, f"http://127.0.0.1:{daemon.port}/", expected=BROKEN) as page,
@@ -213,8 +203,7 @@ async def test_a_model_that_loads_is_said_and_waited_for(browser: Browser) -> No
 
 async def test_what_is_dismissed_is_not_said_again(browser: Browser) -> None:
     """Nor is a notice that is shown: it would interrupt a screen reader every three seconds."""
-    engine = ScriptedEngine()
-    engine.hold_warm_up()
+    engine = ScriptedEngine(warm=False)
     hurry = """
         const [ask, later] = [fetch, setTimeout];
         window.asked = window.changes = 0;
@@ -269,16 +258,13 @@ async def test_a_wish_that_the_service_refuses_is_told_in_its_words(browser: Bro
 
 
 async def test_what_cannot_be_written_down_and_what_is_late_is_said(browser: Browser) -> None:
-    async def script(peer: Peer) -> None:
-        await peer.open()
-        await peer.until(bytes)
-        await peer.send(
+    script = answering(
+        closed(),
+        early=[
             Error(code="decode_failed", message="the model failed", fatal=False),
             Lag(seconds=7.2, shedding="partials"),
-        )
-        await peer.until(Stop)
-        await peer.send(closed())
-
+        ],
+    )
     async with scripted(browser, script) as (_, page):
         await start(page)
         await expect(page.get_by_role("alert")).to_contain_text("the model failed")
@@ -286,5 +272,4 @@ async def test_what_cannot_be_written_down_and_what_is_late_is_said(browser: Bro
         await expect(page.locator("#figure")).to_have_text("by 7 s")
         await page.get_by_role("button", name="Dismiss").click()
         await expect(page.get_by_role("alert")).to_be_hidden()
-        await stop(page)
-        await expect(page.get_by_role("status")).to_have_text("Ready")
+        await end(page)

@@ -40,7 +40,6 @@ def random_finals(seed: int, count: int = 60) -> list[Any]:
 
 @pytest.mark.parametrize("name", ["text", "srt", "vtt"])
 async def test_files_equal_those_of_the_command(name: str, page: Page) -> None:
-    """For random text, the page's downloads equal the output of `captiond file`."""
     finals = random_finals(seed=5)
     command = FORMATS[name]()
     wanted = command.header + "".join(command.render(message) for message in finals)
@@ -85,7 +84,6 @@ async def test_settled_words_are_told_from_those_that_may_change(page: Page) -> 
 
 
 async def test_a_final_takes_the_place_of_its_partial_alone(page: Page) -> None:
-    """The next utterance may have begun before."""
     messages = plain(
         partial("one", utterance=0),
         partial("two", utterance=1),
@@ -112,7 +110,6 @@ async def test_a_new_session_goes_on_in_time_and_hears_again(page: Page) -> None
 
 
 async def test_a_resumed_session_may_repeat_what_it_said(page: Page) -> None:
-    """A repeated start changes no utterance that has words or its final."""
     begun: list[ServerMessage] = [
         Speech(event="start", utterance=number, at=float(number)) for number in (0, 1)
     ]

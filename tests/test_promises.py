@@ -7,7 +7,6 @@ import zlib
 import pytest
 from websockets.frames import Frame, Opcode
 
-from daemon.config import Config
 from daemon.server import Daemon
 from daemon.sessions.lag import LagMonitor
 from model.engine.requests import Request
@@ -68,8 +67,7 @@ async def speak(daemon: Daemon, number: int) -> Client:
         for frame in frames(speech()[number * 2 * SECOND :][: 13 * SECOND], SECOND // 4):
             await client.say(frame)
             await asyncio.sleep(0)  # the others speak, too
-        await client.say(Stop())
-        await client.hear_all()
+        await client.finish()
     return client
 
 
@@ -87,9 +85,7 @@ def outstanding(daemon: Daemon) -> list[int]:
 
 
 async def test_each_of_eight_gets_what_it_would_get_alone() -> None:
-    """Each with its own sound, prompt, language, cap and wish for partials."""
-    engine = ScriptedEngine(text=heard)
-    engine.hold()
+    engine = ScriptedEngine(text=heard, held=True)
     async with serving(engine) as daemon:
         speaking = [asyncio.create_task(speak(daemon, number)) for number in range(8)]
         await until(lambda: len(outstanding(daemon)) == 8 and sum(outstanding(daemon)) >= 4)
@@ -104,6 +100,8 @@ async def test_each_of_eight_gets_what_it_would_get_alone() -> None:
             assert number < 4 or not client.all(Partial)
             if isinstance(language := LANGUAGES[number % 4], str):
                 assert {final.language for final in client.all(Final)} == {language}
+            (ready,) = client.all(Ready)
+            assert ready.limits.utterance_seconds == (10.0 if number in CAPPED else 30.0)
             longest = max(final.end - final.start for final in client.all(Final))
             assert (longest <= 10.0) is (number != UNCAPPED)
             texts = [message.text for message in client.all(Final) + client.all(Partial)]
@@ -114,7 +112,6 @@ async def test_each_of_eight_gets_what_it_would_get_alone() -> None:
 async def test_the_last_sound_may_come_in_one_segment_with_the_commands(
     commands: tuple[Flush | Stop, ...],
 ) -> None:
-    """None of it is lost."""
     sound = half_a_sentence()
     tail = [Frame(Opcode.BINARY, sound[-SECOND:])]
     tail += [Frame(Opcode.TEXT, encode(command).encode()) for command in commands]
@@ -184,8 +181,7 @@ async def test_a_machine_too_slow_says_so_and_loses_nothing(
         await speaking
         while client.all(Lag)[-1].shedding != "nothing":
             await client.hear()
-        await client.say(Stop())
-        await client.hear_all()
+        await client.finish()
         assert daemon.scheduler.stats().superseded > 0
     (closed,) = client.all(Closed)
     finals = client.all(Final)
@@ -206,8 +202,7 @@ async def test_without_speech_a_flush_has_its_answer_and_no_final() -> None:
             for quiet in (b"", bytes(2), bytes(3 * SECOND)):
                 await client.say(quiet, Flush())
                 await client.hear_until(Flushed)
-            await client.say(Stop())
-            await client.hear_all()
+            await client.finish()
             assert await client.hang_up() == (1000, "")
         (final,) = client.all(Final)
         spoken = round((final.end - final.start) * 16_000)
@@ -225,34 +220,19 @@ async def test_without_speech_a_flush_has_its_answer_and_no_final() -> None:
 
 
 async def test_twenty_clients_share_one_model() -> None:
-    loaded: list[ScriptedEngine] = []
-
-    def load() -> ScriptedEngine:
-        loaded.append(ScriptedEngine())
-        loaded[-1].hold()
-        return loaded[-1]
-
-    config = Config(port=0, max_sessions=20, vad="webrtc", minimum_speech_ms=120)
-    daemon = Daemon(config, load)
-    await daemon.start()
-    running = asyncio.create_task(daemon.run())
-    await asyncio.wait_for(daemon.ready.wait(), PATIENCE)
-    talking = [asyncio.create_task(talk(daemon)) for _ in range(20)]
-    await until(lambda: len(daemon.sessions) == 20)
-    loaded[0].release()
-    finals = await asyncio.gather(*talking)
-    daemon.stop()
-    await asyncio.wait_for(running, PATIENCE)
-    assert len(loaded) == 1
+    engine = ScriptedEngine(held=True)
+    async with serving(engine, max_sessions=20) as daemon:
+        talking = [asyncio.create_task(talk(daemon)) for _ in range(20)]
+        await until(lambda: len(daemon.sessions) == 20)
+        engine.release()
+        finals = await asyncio.gather(*talking)
     texts = {tuple(final.text for final in one) for one in finals}
     assert len(texts) == 1
     assert texts != {()}
 
 
 async def test_a_live_speaker_waits_for_two_utterances_of_a_file_at_most() -> None:
-    """Of twenty that are queued already: for the one that runs, and for one turn."""
-    engine = ScriptedEngine(slots=1)
-    engine.hold()
+    engine = ScriptedEngine(slots=1, held=True)
     async with serving(engine) as daemon, calling(daemon) as file, calling(daemon) as live:
         await file.say(Start(partials=False, prompt="file"))
         for _ in range(20):

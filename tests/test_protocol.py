@@ -1,8 +1,5 @@
 import json
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,8 +28,7 @@ from streaming.protocol import (
     decode_server,
     encode,
 )
-
-ROOT = Path(__file__).parent.parent
+from tests.support.python import ROOT, python
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 CODE = st.text(st.characters(exclude_categories=["Cs"]), max_size=16)
@@ -236,13 +232,7 @@ def test_messages_cannot_be_changed() -> None:
 
 def test_the_published_schema_is_what_the_module_prints() -> None:
     """After a change, run `python -m streaming.protocol > docs/protocol.schema.json`."""
-    printed = subprocess.run(
-        [sys.executable, "-m", "streaming.protocol"],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        encoding="utf-8",
-    ).stdout
+    printed = python("-m", "streaming.protocol")
     assert (ROOT / "docs" / "protocol.schema.json").read_text("utf-8") == printed
     assert json.loads(printed) == protocol.schema()
 

@@ -37,7 +37,6 @@ def test_what_may_become_a_final_is_decoded_with_all_care(
 
 
 def test_early_and_true_finals_ask_for_the_same() -> None:
-    """So that the first can stand for the second."""
     start = Start(words=True, prompt="names", hot_words=["Ada"])
     early, final = (
         request_builder.request(start, one) for one in (decode(early=True), decode(final=True))
@@ -55,10 +54,8 @@ def test_early_and_true_finals_ask_for_the_same() -> None:
 
 
 def test_who_asks_for_sampling_gets_one_attempt() -> None:
-    assert (
-        request_builder.request(Start(temperature=0.5), decode(final=True)).fallback_temperatures
-        == ()
-    )
+    asked = request_builder.request(Start(temperature=0.5), decode(final=True))
+    assert asked.fallback_temperatures == ()
 
 
 @pytest.mark.parametrize(
@@ -96,7 +93,6 @@ def test_each_language_of_a_set_is_checked(monkeypatch: pytest.MonkeyPatch) -> N
 def test_what_the_model_says_is_told_with_its_verdicts(
     text: str, no_speech: float, silent: bool, repetitive: bool
 ) -> None:
-    """Every figure as it is, and the words with their times."""
     output = RequestOutput(
         request=Request(AUDIO),
         text=text,

@@ -31,7 +31,6 @@ ROOT = Path(__file__).parent.parent
 async def test_signals_stop_the_daemon(
     number: signal.Signals, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """And the log said where it was ready, with the port it chose."""
     daemon = Daemon(Config(port=0), ScriptedEngine)
     with caplog.at_level(logging.INFO, logger="daemon"):
         running = asyncio.create_task(serve(daemon, Manager(), Config))
@@ -49,7 +48,6 @@ async def test_signals_stop_the_daemon(
 
 
 async def test_a_drafter_is_taken_along_and_clients_are_told(tmp_path: Path) -> None:
-    """A whole daemon with the tiny model: the drafter is named in the log and in `ready`."""
     model, file = tmp_path / "tiny", tmp_path / "swift.safetensors"
     model.mkdir()
     target = load(str(save_transformers(model))).fingerprint
@@ -75,7 +73,6 @@ async def test_a_drafter_is_taken_along_and_clients_are_told(tmp_path: Path) -> 
 
 
 def test_serve_explains_a_model_that_cannot_be_had(capsys: pytest.CaptureFixture[str]) -> None:
-    """One sentence and status 1, not a trace."""
     assert cli.main(["serve", "--port", "0", "--model", "no such model"]) == 1
     error = [line for line in capsys.readouterr().err.splitlines() if "captiond serve:" in line]
     assert len(error) == 1

@@ -66,7 +66,6 @@ def test_what_its_maker_doubts_is_shown_once_it_is_heard_twice() -> None:
 
 
 def test_after_silence_all_is_shown() -> None:
-    """What is shown then is what the final will say."""
     caption, _, _ = heard("the cat", "the cat sat")
     assert caption.update("the cat sat down.", 0, whole=True)[0] == "the cat sat down."
 

@@ -1,12 +1,14 @@
 """How the client library mends a connection that breaks, against a scripted daemon over real sockets."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 from msgspec import structs
 
 from clients import stream
-from clients.stream import ConnectionLostError, connect
+from clients.stream import Captions, ConnectionLostError, connect
 from streaming.protocol import (
     Error,
     Flush,
@@ -37,13 +39,24 @@ def resumable_ready(heard: int = 0) -> Ready:
     return structs.replace(ready(), key="k", heard=heard, limits=limits)
 
 
-async def test_a_broken_connection_is_mended() -> None:
-    """What was not heard is sent again, what was said twice is told once; nobody notices."""
+async def begin(peer: Peer) -> None:
+    await peer.until(Start)
+    await peer.send(resumable_ready())
 
+
+@asynccontextmanager
+async def hearing(url: str, into: list[ServerMessage]) -> AsyncIterator[Captions]:
+    """A stream that is read beside what is sent, to its end."""
+    async with connect(url) as captions:
+        reading = asyncio.create_task(collect(aiter(captions), into))
+        yield captions
+        await reading
+
+
+async def test_a_broken_connection_is_mended() -> None:
     async def script(peer: Peer) -> None:
         if len(server.peers) == 1:
-            await peer.until(Start)
-            await peer.send(resumable_ready())
+            await begin(peer)
             await peer.until(Flush)
             await peer.send(START_OF_SPEECH, final("one"), Heard(bytes=2), SECOND_START)
             await peer.until(bytes)
@@ -56,14 +69,12 @@ async def test_a_broken_connection_is_mended() -> None:
         await peer.send(final("two", utterance=1), closed(4))
 
     messages: list[ServerMessage] = []
-    async with standin(script) as server, connect(server.url) as captions:
-        reading = asyncio.create_task(collect(aiter(captions), messages))
+    async with standin(script) as server, hearing(server.url, messages) as captions:
         await captions.send(b"ab")
         await captions.flush()
         await until(lambda: SECOND_START in messages)
         await captions.send(b"cdef")
         await captions.stop()
-        await reading
     assert messages == [
         START_OF_SPEECH,
         final("one"),
@@ -76,8 +87,6 @@ async def test_a_broken_connection_is_mended() -> None:
 
 
 async def test_a_session_that_is_gone_is_a_lost_connection() -> None:
-    """The daemon was restarted, say."""
-
     async def script(peer: Peer) -> None:
         first = await peer.receive()
         if isinstance(first, Start):
@@ -98,8 +107,7 @@ async def test_a_session_that_is_gone_is_a_lost_connection() -> None:
 
 async def test_a_daemon_that_hangs_up_with_a_code_means_it() -> None:
     async def script(peer: Peer) -> None:
-        await peer.until(Start)
-        await peer.send(resumable_ready())
+        await begin(peer)
         await peer.websocket.close(1009, "too large")
 
     async with standin(script) as server, connect(server.url) as captions:
@@ -109,13 +117,11 @@ async def test_a_daemon_that_hangs_up_with_a_code_means_it() -> None:
 
 
 async def test_a_flush_is_answered_once() -> None:
-    """Whatever the daemon repeats of it after the connection was mended."""
     first, again, second = Flushed(at=0.1), Flushed(at=0.1), Flushed(at=0.2)
 
     async def script(peer: Peer) -> None:
         if len(server.peers) == 1:
-            await peer.until(Start)
-            await peer.send(resumable_ready())
+            await begin(peer)
             await peer.until(Flush)
             await peer.send(final("one"), first)
             await peer.until(bytes)
@@ -131,15 +137,13 @@ async def test_a_flush_is_answered_once() -> None:
         await peer.send(closed(4))
 
     messages: list[ServerMessage] = []
-    async with standin(script) as server, connect(server.url) as captions:
-        reading = asyncio.create_task(collect(aiter(captions), messages))
+    async with standin(script) as server, hearing(server.url, messages) as captions:
         await captions.send(b"ab")
         await captions.flush()
         await until(lambda: first in messages)
         await captions.send(b"cd")
         await captions.flush()
         await captions.stop()
-        await reading
     assert messages == [final("one"), first, second, closed(4)]
 
 
@@ -151,8 +155,7 @@ async def test_a_connection_that_is_dead_without_a_word_is_mended(
 
     async def script(peer: Peer) -> None:
         if len(server.peers) == 1:
-            await peer.until(Start)
-            await peer.send(resumable_ready())
+            await begin(peer)
             await peer.websocket.wait_closed()
             return
         monkeypatch.setattr(stream, "SILENT_S", PATIENCE)
@@ -162,10 +165,8 @@ async def test_a_connection_that_is_dead_without_a_word_is_mended(
         await peer.send(final("heard after all"), closed(2))
 
     messages: list[ServerMessage] = []
-    async with standin(script) as server, connect(server.url) as captions:
-        reading = asyncio.create_task(collect(aiter(captions), messages))
+    async with standin(script) as server, hearing(server.url, messages) as captions:
         await captions.send(b"abcd")
         await until(lambda: len(server.peers) == 2)
         await captions.stop()
-        await reading
     assert messages == [final("heard after all"), closed(2)]

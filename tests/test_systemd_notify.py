@@ -1,8 +1,6 @@
 import logging
 import os
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from daemon.monitoring.systemd_notify import Manager, ManagerError, inherited_sockets
-
-ROOT = Path(__file__).parent.parent
+from tests.support.python import python
 
 
 @pytest.fixture(params=["path", "abstract"])
@@ -116,6 +113,7 @@ import os, socket
 if handed.fileno() != 3:
     os.dup2(handed.fileno(), 3)
 from daemon.monitoring.systemd_notify import ManagerError, inherited_sockets
+from tests.support.python import python
 environment = {{"LISTEN_FDS": "1", "LISTEN_PID": str(os.getpid())}}
 try:
     (found,) = inherited_sockets(environment, os.getpid())
@@ -125,9 +123,7 @@ except ManagerError as error:
 os._exit(0)
 """
     script = script.replace("os._exit", "import sys; sys.stdout.flush(); os._exit")
-    command = [sys.executable, "-c", script]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
+    return python("-c", script).strip()
 
 
 def test_a_listening_socket_is_taken_over() -> None:

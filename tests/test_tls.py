@@ -60,7 +60,6 @@ def test_the_key_of_another_certificate_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_encrypted_key_is_refused_without_asking(tmp_path: Path) -> None:
-    """Nobody would answer."""
     made = certificates(tmp_path)
     locked = tmp_path / "locked.pem"
     key = serialization.load_pem_private_key(Path(made.key).read_bytes(), password=None)

@@ -58,18 +58,7 @@ def test_a_session_is_written_in_three_forms(tmp_path: Path) -> None:
     assert written[".vtt"] == "WEBVTT\n\n1\n00:00:00.500 --> 00:00:01.500\nGood morning.\n\n"
 
 
-def test_a_final_is_there_while_the_session_goes_on(tmp_path: Path) -> None:
-    transcripts = home(tmp_path)
-    one = opened(transcripts)
-    one.final(final("now"))
-    caught_up(transcripts)
-    assert "now" in files(tmp_path)[".srt"]
-    one.close(None)
-    transcripts.stop()
-
-
 def test_a_long_transcript_goes_on_in_another_part(tmp_path: Path) -> None:
-    """Nothing is lost or doubled, and each part is whole."""
     transcripts = home(tmp_path, file_mb=0.001)
     one = opened(transcripts)
     for number in range(20):
@@ -120,7 +109,6 @@ def write_one(folder: Path, transcripts: Transcripts) -> None:
 def test_a_file_that_cannot_be_removed_costs_no_transcript(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The next one goes in its place."""
     for name in (OLD, NEXT):
         (tmp_path / name).write_bytes(b"\n" * 2**21)
     original = Path.unlink
@@ -227,7 +215,6 @@ def half_written(monkeypatch: pytest.MonkeyPatch, fails: Callable[[], bool]) -> 
 def test_a_full_disk_costs_no_final_once_there_is_room_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Meanwhile the file ends with a whole piece, and the log says it once."""
     full, failures = False, list[int]()
     transcripts = Transcripts(str(tmp_path), 10.0, 1000.0, failed=lambda: failures.append(1))
     half_written(monkeypatch, lambda: full)
@@ -289,7 +276,6 @@ def only_transcript(folder: Path) -> list[dict[str, Any]]:
 
 
 async def test_the_daemon_writes_what_it_says(tmp_path: Path) -> None:
-    """Also the last words of a client that vanished."""
     async with serving(ScriptedEngine(), transcripts_dir=str(tmp_path)) as daemon:
         async with calling(daemon) as client:
             await client.say(Start(partials=False), sentence())

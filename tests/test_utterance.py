@@ -28,7 +28,6 @@ def paused(*, partials: bool = True) -> tuple[Session, Decode]:
 
 
 def test_a_final_is_asked_for_when_silence_begins() -> None:
-    """Its span is that of the utterance, should the silence last."""
     stream, early = paused()
     (final,) = finals(hear(stream, quiet(0.5)))
     assert (early.start, early.stop, early.voiced) == (final.start, final.stop, final.voiced)
@@ -36,7 +35,6 @@ def test_a_final_is_asked_for_when_silence_begins() -> None:
 
 
 def test_the_endpoint_confirms_what_has_been_decoded() -> None:
-    """The final comes with the end of speech; nothing is decoded twice."""
     stream, early = paused()
     (partial,) = stream.accept(early, Heard("it is so."), 1.0)
     assert isinstance(partial, Partial)
@@ -60,7 +58,6 @@ def test_a_flush_confirms_it_too() -> None:
 
 
 def test_when_speech_goes_on_it_was_a_partial() -> None:
-    """The final hears all of it, and every pause gets an early final of its own."""
     stream, early = paused()
     hear(stream, loud(0.1))
     (partial,) = stream.accept(early, Heard("it is so."), 1.0)

@@ -77,7 +77,6 @@ def test_digital_silence_gives_no_burst() -> None:
 
 @pytest.mark.parametrize("milliseconds", [1, 10, 50])
 def test_clicks_give_no_burst_of_the_minimum(milliseconds: int) -> None:
-    """Clicks everywhere within a frame, one a second for a minute."""
     audio = np.zeros(60 * 16_000, np.float32)
     random = np.random.default_rng(4)
     for start in range(0, len(audio) - 16_000, 16_007):
@@ -135,7 +134,6 @@ def test_the_detector_hears_every_frame() -> None:
 
 @needs_audio
 def test_every_spoken_digit_is_a_burst() -> None:
-    """Words of 0.2 to 0.6 s, recorded at 8 kHz, in silence."""
     silence = np.zeros(8_000, np.float32)
     digits = recordings(under="free_spoken_digits/")
     bursts = {

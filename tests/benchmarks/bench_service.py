@@ -288,11 +288,12 @@ def options(
     short: Sequence[str],
 ) -> argparse.Namespace:
     """What was asked for; the options `short` shorten a run, which then needs an --output of its own."""
-    parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(sections))
+    if sections:
+        parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(sections))
     parser.add_argument("--model", default="base")
     parser.add_argument("--output", type=Path, default=results, help="default: %(default)s")
     args = parser.parse_args()
-    unknown = sorted(set(args.sections) - sections.keys())
+    unknown = sorted(set(args.sections if sections else ()) - sections.keys())
     if unknown:
         parser.error(f"no section {', '.join(unknown)}: choose from {', '.join(sections)}")
     if args.output == results and any(getattr(args, name) for name in short):

@@ -8,7 +8,7 @@ import math
 import resource
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -299,18 +299,14 @@ async def inflict(stage: Stage, fault: str, wanted: list[str]) -> dict[str, Any]
     return {**facts, "neighbours_unchanged": sum(texts == wanted for texts in heard)}
 
 
-async def stopped_in_mid_word(stage: Stage, sessions: int = NEIGHBOURS) -> dict[str, Any]:
+async def stopped_in_mid_word(stage: Stage) -> dict[str, Any]:
     """SIGTERM while everybody speaks: every utterance that was begun has its final, then 1001."""
     delivered = promised = 0
     begun = stage.audio[: len(stage.audio) * 2 // 3]
     audio = stage.daemon.metrics.audio  # seconds
-    wanted = total(audio) + sessions * (len(begun) // 2) / 16_000
-    async with (
-        stage.client() as one,
-        stage.client() as two,
-        stage.client() as three,
-    ):
-        clients = [one, two, three][:sessions]
+    wanted = total(audio) + NEIGHBOURS * (len(begun) // 2) / 16_000
+    async with AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(stage.client()) for _ in range(NEIGHBOURS)]
         for client in clients:
             await client.say(START, begun)
         await until(lambda: math.isclose(total(audio), wanted))
@@ -320,4 +316,4 @@ async def stopped_in_mid_word(stage: Stage, sessions: int = NEIGHBOURS) -> dict[
             (closed,) = client.all(Closed)
             promised += closed.finals
             delivered += len(client.all(Final))
-    return {"sessions": sessions, "finals_promised": promised, "finals_delivered": delivered}
+    return {"sessions": NEIGHBOURS, "finals_promised": promised, "finals_delivered": delivered}

@@ -5,8 +5,10 @@ kept for it to judge. A script that fails makes the test fail when the server en
 """
 
 import asyncio
+import os
+import signal
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -119,6 +121,39 @@ async def obedient(peer: Peer) -> None:
         if isinstance(message, Flush):
             await peer.send(final(next(words)))
     await peer.send(final(next(words)), closed(len(peer.audio) // 2))
+
+
+def answering(*messages: ServerMessage, early: Sequence[ServerMessage] = ()) -> Script:
+    """A script that says `early` at the first sound, and `messages` after `stop`."""
+
+    async def script(peer: Peer) -> None:
+        await peer.open()
+        if early:
+            await peer.until(bytes)
+            await peer.send(*early)
+        await peer.until(Stop)
+        await peer.send(*messages)
+
+    return script
+
+
+def interrupted(
+    after: int = 1, early: Sequence[ServerMessage] = (), number: signal.Signals = signal.SIGINT
+) -> Script:
+    """A daemon whose user interrupts once `after` bytes and, behind what it says `early`, more have come."""
+
+    async def script(peer: Peer) -> None:
+        await peer.open()
+        while len(peer.audio) < after:
+            await peer.receive()
+        if early:
+            await peer.send(*early)
+            await peer.until(bytes)
+        os.kill(os.getpid(), number)
+        await peer.until(Stop)
+        await peer.send(final("spoken so far"), closed())
+
+    return script
 
 
 @dataclass

@@ -9,9 +9,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
 import soundfile
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.http11 import Response
 from websockets.typing import Subprotocol
 
 from daemon.config import Config
@@ -23,6 +25,7 @@ from streaming.protocol import (
     Final,
     ServerMessage,
     Start,
+    Stop,
     decode_server,
     encode,
 )
@@ -30,6 +33,8 @@ from tests.support.fakes import PATIENCE, ScriptedEngine
 
 SAMPLE = Path(__file__).parent.parent.parent / "clients" / "sample.flac"
 FRAME = 640  # bytes: 20 ms of 16 kHz mono int16
+
+ALICE, BOB = "alices-token-is-long", "bobs-token-is-longer"
 
 M = TypeVar("M")
 
@@ -124,6 +129,11 @@ class Client:
         await self.hear_until(Closed)
         return self.heard
 
+    async def finish(self, *messages: ClientMessage | str | bytes) -> None:
+        """Say these and stop, and hear everything until the session is closed."""
+        await self.say(*messages, Stop())
+        await self.hear_all()
+
     async def hang_up(self) -> tuple[int | None, str | None]:
         """Wait until the daemon closes; code and reason."""
         with suppress(ConnectionClosed):
@@ -143,11 +153,23 @@ async def calling(daemon: Daemon, path: str = "/", **options: Any) -> AsyncItera
         yield Client(socket)
 
 
+async def refusal(daemon: Daemon, path: str = "/", **options: Any) -> Response:
+    """What a websocket that is not let in is told."""
+    with pytest.raises(InvalidStatus) as caught:
+        async with calling(daemon, path, **options):
+            pass
+    return caught.value.response
+
+
+def bearer(token: str) -> dict[str, Any]:
+    """The options of a connection that shows a token."""
+    return {"additional_headers": {"Authorization": f"Bearer {token}"}}
+
+
 async def talk(daemon: Daemon, start: Start | None = None) -> list[Final]:
     """A whole session that does everything right; its finals."""
     async with calling(daemon) as client:
-        await client.say(start or Start(), sentence(), '{"type": "stop"}')
-        await client.hear_all()
+        await client.finish(start or Start(), sentence())
         assert await client.hang_up() == (1000, "")
         return client.all(Final)
 
