@@ -92,8 +92,10 @@ class Connection:
             writer.cancel()
             watcher.cancel()
             await asyncio.wait([writer, watcher])
-            self._leave()
-            self._done.set()
+            try:
+                self._leave()
+            finally:
+                self._done.set()
 
     def shut_down(self) -> None:
         """End the session as if the client had said stop: pending finals are still delivered."""

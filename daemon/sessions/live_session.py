@@ -202,6 +202,8 @@ class LiveSession:
         self.client = None
         self.outcome = outcome
         self._follow(partial(self.stream.stop, Event.EXPIRED))
+        if self.state.is_finished and self.state is not State.CLOSED:  # a fault on the way
+            self.drop(outcome)
 
     def drop(self, outcome: str) -> None:
         """Give up all that is pending, for good."""
