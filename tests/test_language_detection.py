@@ -5,12 +5,13 @@ import torch
 
 from model.engine.engine import Engine
 from model.engine.language_detection import detected_language
+from model.engine.offline import transcribe
 from model.engine.requests import SURE, Request
 from tests.support.references import alone
 from tests.support.tiny import CHECKPOINT, changed
 from tests.support.utterances import noise
 
-KNOWN = ("en", "de", "es")
+KNOWN = ["en", "de", "es"]
 
 
 @pytest.mark.parametrize(
@@ -56,9 +57,12 @@ def test_an_expected_language_is_taken_where_none_is_sure() -> None:
         "decoder.embedding.weight",
         lambda table: table.index_copy(0, torch.tensor(rows), table[rows[:1]].expand(3, -1)),
     )
-    torn = Engine(replace(CHECKPOINT, weights=alike), slots=3).transcribe(
-        Request(noise(1), language=among, language_hint="de")
-        for among in (None, ("es", "en", "de"), ("es", "en"))
+    torn = transcribe(
+        Engine(replace(CHECKPOINT, weights=alike), slots=3),
+        [
+            Request(noise(1), language=among, language_hint="de")
+            for among in (None, ("es", "en", "de"), ("es", "en"))
+        ],
     )
     assert [one.language for one in torn] == ["de", "de", "es"]
     free = alone(Request(noise(1)))

@@ -27,6 +27,7 @@ from clients.demo import DAEMON, READY_S, Running, running_daemon
 from daemon.serve import physical_cores
 from model.bench.word_errors import normalised, word_errors
 from model.engine.build import start
+from model.engine.offline import transcribe
 from model.engine.requests import Request
 from streaming.protocol import SAMPLE_RATE, Final
 from streaming.settings import Settings
@@ -96,7 +97,7 @@ def offline(model: str, files: Sequence[Recording]) -> list[str]:
     engine.warm_up()
     texts = []
     for number, one in enumerate(files, 1):
-        (hypothesis,) = engine.transcribe([Request(one.audio(), language="en")])
+        (hypothesis,) = transcribe(engine, [Request(one.audio(), language="en")])
         texts.append(hypothesis.text)
         print(f"offline {number}/{len(files)} {one.name}", flush=True)
     return texts
