@@ -8,7 +8,6 @@ from model.bench.clips import BenchError
 from model.bench.other_engines import Unavailable
 from model.checkpoints.load import ModelError
 from model.engine import build as starting
-from model.engine.offline import transcribe
 from model.whisper import measure
 from model.whisper.quantised import missing_instructions
 from tests.support.tiny_bench import PLAN, field, save_tiny_drafter
@@ -42,12 +41,12 @@ def test_the_int8_target_is_a_contender_with_a_reference_of_its_own(tmp_path: Pa
     plain = run.contender("int8", 1)
     drafted = run.contender("int8-oracle", 1)
     assert (plain.name, drafted.name) == ("int8", "int8-oracle")
-    tokens = [transcription.tokens for transcription in transcribe(plain, run.clips[:4])]
-    transcriptions = transcribe(drafted, run.clips[:4])
+    tokens = [transcription.tokens for transcription in plain.transcribe(run.clips[:4])]
+    transcriptions = drafted.transcribe(run.clips[:4])
     assert [transcription.tokens for transcription in transcriptions] == tokens
     assert any(transcription.accepted for transcription in transcriptions)
     everything = field(tmp_path, replace(PLAN, precision="int8"))
-    said = transcribe(everything.contender("greedy", 1), run.clips[:4])
+    said = everything.contender("greedy", 1).transcribe(run.clips[:4])
     assert [transcription.tokens for transcription in said] == tokens
     with pytest.raises(Unavailable, match="all of captiond's engines are int8"):
         everything.contender("int8", 1)
@@ -66,7 +65,7 @@ def test_a_trained_drafter_says_what_greedy_says(
     monkeypatch.setattr(measure, "timed", lambda work: (work(), 1.0))
     plan = replace(PLAN, drafter=save_tiny_drafter(tmp_path / "tiny.safetensors"))
     run = field(tmp_path, plan)
-    drafted = transcribe(run.contender("drafter", 4), run.clips[:3])
+    drafted = run.contender("drafter", 4).transcribe(run.clips[:3])
     assert [transcription.tokens for transcription in drafted] == [
         run.reference[c] for c in run.clips[:3]
     ]

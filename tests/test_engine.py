@@ -17,7 +17,7 @@ from tests.support.utterances import REQUESTS, noise
 
 
 def test_transcripts_vary_and_end() -> None:
-    """The tiny model is worth testing with: texts differ, some end, some reach the budget."""
+    """The tiny model is worth testing with: texts differ, some end, some reach max_new_tokens."""
     results = [alone(request) for request in REQUESTS]
     assert len({result.tokens for result in results}) == len(results)
     lengths = {len(result.tokens) for result in results}

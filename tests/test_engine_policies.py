@@ -1,4 +1,4 @@
-"""Policies on top of plain decoding: the ladder, the guard, the prefix, the expected language."""
+"""Policies on top of plain decoding: fallback, stop_on_repetition, the prefix, the language hint."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ def rank(attempt: RequestOutput) -> tuple[bool, float]:
 
 
 def attempts(request: Request) -> list[RequestOutput]:
-    """The transcripts that a request's ladder leads through, each decoded by itself."""
+    """The transcripts that a request's fallback leads through, each decoded by itself."""
     temperatures = (request.temperature, *request.fallback_temperatures)
     return [
         alone(
@@ -56,12 +56,12 @@ def test_a_ladder_is_a_policy_on_top_of_plain_decoding(slots: int, static: bool)
         assert result.tokens == best.tokens
         assert result.temperature == best.request.temperature
         kept.add(result.temperature)
-    assert len(kept) > 1, "no ladder was climbed: the test says nothing"
+    assert len(kept) > 1, "nothing fell back: the test says nothing"
 
 
 def test_the_guard_changes_no_text_that_does_not_loop() -> None:
-    guarded = [replace(request, stop_on_repetition=True) for request in REQUESTS]
-    results = transcribe(Engine(CHECKPOINT, slots=4), guarded)
+    stopping = [replace(request, stop_on_repetition=True) for request in REQUESTS]
+    results = transcribe(Engine(CHECKPOINT, slots=4), stopping)
     for request, result in zip(REQUESTS, results, strict=True):
         assert result.tokens == alone(request).tokens
         assert not result.looped
@@ -78,7 +78,7 @@ def test_a_loop_is_cut_long_before_the_budget() -> None:
     engine = Engine(replace(stuck, weights=weights), slots=1)
     cut, whole = transcribe(
         engine,
-        [Request(noise(1), language="en", stop_on_repetition=guarded) for guarded in (True, False)],
+        [Request(noise(1), language="en", stop_on_repetition=stops) for stops in (True, False)],
     )
     assert (cut.looped, whole.looped) == (True, False)
     assert len(whole.tokens) == 224

@@ -1,4 +1,4 @@
-"""Speculation through the engine: proposers and drafters, blocks, budgets and batches change no token."""
+"""Speculation through the engine: proposers and drafters, blocks, limits and batches change no token."""
 
 import random
 from collections import Counter
@@ -140,7 +140,7 @@ def test_a_right_text_needs_no_rounds() -> None:
 
 @pytest.mark.parametrize("name", ["none", "perfect"])
 @pytest.mark.parametrize("max_new_tokens", [1, 2, 3])
-def test_a_budget_is_kept(name: str, max_new_tokens: int) -> None:
+def test_max_new_tokens_is_kept(name: str, max_new_tokens: int) -> None:
     asked = {replace(request, max_new_tokens=max_new_tokens): request for request in GREEDY[:4]}
     engine = Engine(CHECKPOINT, slots=2, proposer=lambda one: PROPOSERS[name](asked[one]))
     for one in transcribe(engine, asked):
@@ -148,7 +148,7 @@ def test_a_budget_is_kept(name: str, max_new_tokens: int) -> None:
 
 
 @pytest.mark.parametrize("block", [0, 1])
-def test_budgets_and_blocks_at_their_least(block: int) -> None:
+def test_limits_and_blocks_at_their_least(block: int) -> None:
     """A prompt that fills its half of the context, blocks of none or one."""
     full = [replace(request, prompt="x" * 99) for request in GREEDY[1::2]]
     plain = transcribe(Engine(CHECKPOINT, slots=1, proposer=lambda _: None), full)

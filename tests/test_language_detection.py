@@ -15,7 +15,7 @@ KNOWN = ["en", "de", "es"]
 
 
 @pytest.mark.parametrize(
-    ("language", "expected", "found", "probability"),
+    ("language", "hint", "found", "probability"),
     [
         (None, None, "de", 0.45),
         (("en", "es"), None, "en", 0.55),
@@ -25,11 +25,11 @@ KNOWN = ["en", "de", "es"]
     ],
 )
 def test_the_likeliest_of_those_asked_for_is_taken(
-    language: tuple[str, ...] | None, expected: str | None, found: str, probability: float
+    language: tuple[str, ...] | None, hint: str | None, found: str, probability: float
 ) -> None:
-    """An expected one instead where none is sure and it is among them."""
+    """The hint instead where none is sure and it is among them."""
     logits = torch.tensor([0.3, 0.45, 0.25]).log()
-    request = Request(noise(1), language=language, language_hint=expected)
+    request = Request(noise(1), language=language, language_hint=hint)
     code, likely = detected_language(request, logits, KNOWN)
     assert code == found
     assert likely == pytest.approx(probability, abs=0.01)
@@ -49,7 +49,7 @@ def test_a_language_is_detected_among_those_given() -> None:
     assert pair.language_probability >= 0.5
 
 
-def test_an_expected_language_is_taken_where_none_is_sure() -> None:
+def test_the_hint_is_taken_where_none_is_sure() -> None:
     """Where one is, detection has its way; a language outside the set asked for is none to expect."""
     rows = list(CHECKPOINT.tokens.languages.values())
     alike = changed(

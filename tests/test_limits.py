@@ -62,7 +62,7 @@ async def test_a_token_has_its_share_of_the_sessions(tokens: str) -> None:
         assert (await refusal(daemon, **bearer(ALICE))).status_code == 429
         async with calling(daemon, **bearer(BOB)) as client:
             await client.say(Start())
-            await client.hear_until(Ready)
+            await client.receive_until(Ready)
 
 
 async def test_a_web_page_elsewhere_is_kept_out_unless_listed() -> None:
@@ -73,7 +73,7 @@ async def test_a_web_page_elsewhere_is_kept_out_unless_listed() -> None:
         for origin in (own, *allowed):
             async with calling(daemon, origin=origin) as client:
                 await client.say(Start())
-                await client.hear_until(Ready)
+                await client.receive_until(Ready)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ async def test_a_reload_changes_what_can_be_changed_and_drops_nobody(
     async with serving(ScriptedEngine(), max_sessions=1) as daemon:
         async with calling(daemon) as client:
             await client.say(Start(partials=False))
-            await client.hear_until(Ready)
+            await client.receive_until(Ready)
             assert (await refusal(daemon)).status_code == 503
             settings = Config(port=daemon.port, max_sessions=2, threads=7)
             with caplog.at_level(logging.INFO, logger="daemon"):
@@ -147,7 +147,7 @@ async def test_a_reload_reaches_the_port_and_the_transcripts(tmp_path: Path) -> 
     async with serving(ScriptedEngine(), **settings) as daemon, calling(daemon) as client:
         assert daemon.listener.most == 1 + SPARE_CONNECTIONS
         await client.say(Start(partials=False), sentence(), Flush())
-        await client.hear_until(Flushed)
+        await client.receive_until(Flushed)
         assert old.name in parts(tmp_path)
         sizes: dict[str, Any] = {"transcripts_file_mb": 1e-4, "transcripts_keep_mb": 1.0}
         daemon.reload(replace(daemon.config, max_sessions=5, **sizes))

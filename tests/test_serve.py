@@ -39,7 +39,7 @@ async def test_signals_stop_the_daemon(
         assert READY.search(caplog.text.encode())  # what `captiond demo` waits for
     async with calling(daemon) as client:
         await client.say(Start())
-        await client.hear_until(Ready)
+        await client.receive_until(Ready)
         os.kill(os.getpid(), number)
         assert (await client.hang_up())[0] == 1001
     await asyncio.wait_for(running, PATIENCE)

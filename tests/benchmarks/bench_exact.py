@@ -91,14 +91,14 @@ def target_law(model: str, precision: Precision, audio: NDArray[np.float32]) -> 
     """The target's, with the token rules applied, of one utterance."""
     runner = Engine(load(model), slots=1, precision=precision).runner
     runner.encode([Sequence(Request(audio), "en")], 0, runner.window)
-    opening = runner.tokens.prompt_tokens([], "en", "transcribe")
+    prompt = runner.tokens.prompt_tokens([], "en", "transcribe")
     none, states = torch.zeros(1, dtype=torch.int64), torch.tensor([runner.window])
     cached = runner.state.cache.rows(0, 1)
 
     @cache
     @torch.inference_mode()
     def law(prefix: tuple[int, ...]) -> torch.Tensor:
-        text = torch.tensor([[*opening, *prefix]])
+        text = torch.tensor([[*prompt, *prefix]])
         hidden, _ = runner.whisper.decoder(text, none, states, cached, 64, runner.window)
         bias = runner.tokens.bias(first=not prefix)
         logits: torch.Tensor = runner.whisper.decoder.logits(hidden[0, -1]) + bias

@@ -145,7 +145,7 @@ async def vanish(running: Stage) -> None:
         try:
             async with running.client() as client:
                 await client.say(START, sentence()[:80_000])
-                await client.hear()
+                await client.receive()
                 client.socket.transport.abort()
                 return
         except InvalidStatus:

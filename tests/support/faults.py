@@ -154,7 +154,7 @@ async def half_open(stage: Stage) -> dict[str, Any]:
         writer.write(b"GET / HT")
     async with stage.client() as client:
         await client.say(START, sentence())
-        await client.hear_until(Ready)
+        await client.receive_until(Ready)
         client.socket.transport.pause_reading()
         await asyncio.sleep(0.2)
         client.socket.transport.abort()
@@ -246,7 +246,7 @@ async def certificate_swap(stage: Stage) -> dict[str, Any]:
         stage.daemon.reload(stage.config)
     async with stage.client() as client:
         await client.say(START)
-        await client.hear_until(Ready)
+        await client.receive_until(Ready)
     return {"swaps": 5, "broken": 1}
 
 
