@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from daemon.config import Config, ConfigError
 from daemon.monitoring.metrics import total
-from daemon.monitoring.systemd_notify import Manager
+from daemon.monitoring.systemd_notify import Notifier
 from daemon.net.listener import SPARE_CONNECTIONS
 from daemon.serve import reload
 from streaming.protocol import Closed, Error, Final, Flush, Flushed, Ready, Start
@@ -132,7 +132,7 @@ async def test_a_reload_changes_what_can_be_changed_and_drops_nobody(
             assert (await refusal(daemon)).status_code == 503
             settings = Config(port=daemon.port, max_sessions=2, threads=7)
             with caplog.at_level(logging.INFO, logger="daemon"):
-                reload(daemon, Manager(), lambda: settings)
+                reload(daemon, Notifier(), lambda: settings)
             assert await talk(daemon)
             await client.finish(sentence())
         assert "reloaded; changed: max_sessions" in caplog.text
@@ -161,7 +161,7 @@ def parts(folder: Path) -> list[str]:
     return [path.name for path in folder.glob("*.jsonl")]
 
 
-class Listening(Manager):
+class Listening(Notifier):
     """A manager that keeps what it is told first each time."""
 
     def __init__(self) -> None:
@@ -205,10 +205,10 @@ async def test_a_wrong_file_changes_nothing(tokens: str, caplog: pytest.LogCaptu
 
     async with serving(ScriptedEngine(), tokens_file=tokens) as daemon:
         before = daemon.config
-        reload(daemon, Manager(), unreadable)
+        reload(daemon, Notifier(), unreadable)
         reload(
             daemon,
-            Manager(),
+            Notifier(),
             lambda: Config(port=0, tokens_file=f"{tokens}.absent", max_sessions=1),
         )
         assert daemon.config is before
@@ -226,7 +226,7 @@ async def test_a_detector_that_cannot_be_had_changes_nothing(
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     async with serving(ScriptedEngine()) as daemon:
         before = daemon.config
-        reload(daemon, Manager(), lambda: replace(before, vad="silero"))
+        reload(daemon, Notifier(), lambda: replace(before, vad="silero"))
         assert daemon.config is before
         assert "vad = webrtc" in caplog.text
         assert await talk(daemon)

@@ -18,7 +18,7 @@ from websockets.exceptions import ConnectionClosed
 
 from daemon.config import Config, ConfigError
 from daemon.monitoring.metrics import total
-from daemon.monitoring.systemd_notify import Manager
+from daemon.monitoring.systemd_notify import Notifier
 from daemon.recognition.request_queue import Result
 from daemon.recognition.scheduler import Engine
 from daemon.serve import reload
@@ -232,7 +232,7 @@ async def broken_reload(stage: Stage) -> dict[str, Any]:
         raise ConfigError("captiond.toml is not TOML")
 
     for _ in range(20):
-        reload(stage.daemon, Manager(), read)
+        reload(stage.daemon, Notifier(), read)
     return {"reloads": 20}
 
 
