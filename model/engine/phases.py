@@ -225,7 +225,7 @@ class Phases:
     ) -> tuple[Tensor, Tensor | None]:
         last = first + len(tokens)
         slots = self._slots
-        hidden: tuple[Tensor, Tensor | None] = self._whisper.decoder(
+        out: tuple[Tensor, Tensor | None] = self._whisper.decoder(
             tokens,
             slots.lengths[first:last],
             slots.states[first:last],
@@ -234,7 +234,7 @@ class Phases:
             encoder_len,
             self._aux_layers,
         )
-        return hidden
+        return out
 
     def _remember(self, features: Tensor | None, tokens: Tensor, first: int) -> None:
         if self._drafter is None or features is None:
