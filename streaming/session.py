@@ -23,8 +23,7 @@ from streaming.protocol import (
     Start,
 )
 from streaming.reorder import ReorderBuffer
-from streaming.segmenter import Began, Ended, Paused
-from streaming.segmenter import Event as Segmented
+from streaming.segmenter import Began, Ended, Paused, SegmenterEvent
 from streaming.settings import Settings
 from streaming.utterance import Decode, Utterance
 from streaming.vad import VoiceActivity
@@ -37,7 +36,7 @@ Message = Speech | Partial | Final | Flushed | Error | Closed
 Output = Message | Decode
 
 
-def settings_of(start: Start, settings: Settings) -> Settings:
+def session_settings(start: Start, settings: Settings) -> Settings:
     """What `start` asks of the streaming room, and for the rest the daemon's `settings`."""
     asked = {
         key: value
@@ -66,7 +65,7 @@ class Session:
         self, start: Start, settings: Settings = DEFAULTS, *, vad: VoiceActivity | None = None
     ) -> None:
         self.lifecycle = Lifecycle()
-        self.settings = settings_of(start, settings)
+        self.settings = session_settings(start, settings)
         self._front = FrontEnd(start, self.settings, vad)
         self._segmenter = self._front.segmenter
         self._captioner = Captioner(start)
@@ -164,7 +163,7 @@ class Session:
                 self._speak(self._open)
         return outputs
 
-    def _segmented(self, event: Segmented) -> Sequence[Output]:
+    def _segmented(self, event: SegmenterEvent) -> Sequence[Output]:
         match event:
             case Began():
                 return [self._begin(event)]

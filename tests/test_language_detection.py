@@ -6,7 +6,7 @@ import torch
 from model.engine.engine import Engine
 from model.engine.language_detection import detected_language
 from model.engine.offline import transcribe
-from model.engine.requests import SURE, Request
+from model.engine.requests import HINT_BELOW, Request
 from tests.support.references import alone
 from tests.support.tiny import CHECKPOINT, changed
 from tests.support.utterances import noise
@@ -67,6 +67,6 @@ def test_the_hint_is_taken_where_none_is_sure() -> None:
     assert [one.language for one in torn] == ["de", "de", "es"]
     free = alone(Request(noise(1)))
     assert free.language_probability is not None
-    assert free.language_probability >= SURE
+    assert free.language_probability >= HINT_BELOW
     assert free.language != "de"
     assert alone(Request(noise(1), language_hint="de")).language == free.language

@@ -26,7 +26,7 @@ from clients.captioning import Interrupt
 from clients.demo import DAEMON, READY_S, Running, running_daemon
 from daemon.serve import physical_cores
 from model.bench.word_errors import normalised, word_errors
-from model.engine.build import start
+from model.engine.build import build
 from model.engine.offline import transcribe
 from model.engine.requests import Request
 from streaming.protocol import SAMPLE_RATE, Final
@@ -93,7 +93,7 @@ async def daemon(model: str) -> AsyncIterator[Running]:
 
 def offline(model: str, files: Sequence[Recording]) -> list[str]:
     """Each file decoded by the engine in this process, whole and alone."""
-    engine = start(model, device="cpu", threads=physical_cores())
+    engine = build(model, device="cpu", threads=physical_cores())
     engine.warm_up()
     texts = []
     for number, one in enumerate(files, 1):
