@@ -11,9 +11,8 @@ from streaming.segmenter import Segmenter, SegmenterEvent
 from streaming.settings import Settings
 from streaming.vad import VoiceActivity, detector
 
-Judged = tuple[
-    list[SegmenterEvent], bool
-]  # what a frame of the detector led to, and whether it was speech
+# What a frame of the detector led to, and whether it was speech.
+Judged = tuple[list[SegmenterEvent], bool]
 
 
 class FrontEnd:

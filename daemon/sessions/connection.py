@@ -1,7 +1,6 @@
 """One client's connection: frames in, messages out, and the limits that hold on the wire.
 
-The session knows what may be asked of it; here nothing waits for anything but the socket, and for time
-where a client sends faster than it may.
+The session knows what may be asked of it; this waits only for the socket and for the rate limit.
 
 What a client may get wrong, and what follows:
 

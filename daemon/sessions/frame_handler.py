@@ -67,9 +67,9 @@ class FrameHandler:
                     assert_never(message)
 
     def audio(self, frame: bytes) -> Iterator[None]:
-        """Hear a frame, step by step. What was refused asks for no second step.
+        """Process a frame, step by step. What was refused asks for no second step.
 
-        A frame that has been taken is heard to its end, whoever has gone: it counts as received.
+        A frame that was taken is processed whole, even if the client has gone: it counts as received.
         """
         with self._refusals():
             self._started(Event.AUDIO).feed(frame)

@@ -1,7 +1,8 @@
 """The engine: utterances in, hypotheses out, many at a time.
 
-`admit` takes a slot, `step` runs one round for every occupied slot and returns what finished. Sequences join and leave between rounds. Occupied slots stay
-compact: the last sequence moves into a freed one. An engine belongs to one thread.
+`admit` takes a slot, `step` runs one round for every occupied slot and returns what finished. Sequences
+join and leave between rounds. Occupied slots stay compact: the last sequence moves into a freed one. An
+engine belongs to one thread.
 
 In a round every sequence proposes (a text, or the drafter does), one target pass verifies, and the
 accepted prefix and one token of the target's own are emitted (Whisper-Flash 3.1, A.1). Plain decoding is

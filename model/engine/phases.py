@@ -160,9 +160,8 @@ class Phases:
         span = torch.arange(inputs.candidates.shape[1] + 1, device=tokens.device)
         last = inputs.prompt_lens - 1
         wanted = torch.cat((inputs.starts[:, None], last[:, None] + span), 1)
-        wanted = wanted.clamp(
-            max=tokens.shape[1] - 1
-        )  # places behind the last candidate do not count
+        # Places behind the last candidate do not count.
+        wanted = wanted.clamp(max=tokens.shape[1] - 1)
         rows = torch.arange(len(tokens), device=tokens.device)[:, None]
         logits = self._whisper.decoder.logits(hidden[rows, wanted])
         # Whisper takes the probability of silence from the position that predicts the language.

@@ -28,9 +28,8 @@ RESULTS = Path(__file__).resolve().parent.parent.parent / "docs" / "reuse.json"
 STEP = SAMPLE_RATE // 2
 
 
-Tally = list[
-    tuple[int, float]
-]  # passes of the target (the prefill is one) and seconds, by hypothesis
+# Passes of the target (the prefill is one) and seconds, by hypothesis.
+Tally = list[tuple[int, float]]
 
 
 def figures_of(tally: Tally) -> dict[str, float]:
