@@ -209,7 +209,7 @@ async def _stop(process: Process) -> str | None:
     if process.returncode is None:
         well.add(-signal.SIGTERM)  # it came before the daemon's handler was set
         with suppress(ProcessLookupError):
-            # Not by `terminate`: it polls, and may take the exit status before the loop does.
+            # Not by Popen.terminate: it polls, and may take the exit status before the loop does.
             os.kill(process.pid, signal.SIGTERM)
     try:
         async with asyncio.timeout(STOP_S):

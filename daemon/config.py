@@ -30,9 +30,8 @@ from streaming.settings import (
 from streaming.settings import bounds as bounds_of
 
 ENVIRONMENT_PREFIX = "CAPTIOND_"
-ORIGIN = re.compile(
-    r"\*|null|[a-z][a-z0-9+.-]*://[^/\s*?#@]+/?", re.IGNORECASE
-)  # of a web page (RFC 6454)
+# Of a web page (RFC 6454).
+ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/\s*?#@]+/?", re.IGNORECASE)
 # Not keys of `Config`: the file to read; the address that this package's clients call, and their token.
 OTHER_VARIABLES = frozenset({"CAPTIOND_CONFIG", "CAPTIOND_URL", "CAPTIOND_TOKEN"})
 

@@ -66,11 +66,11 @@ class Endpoints:
         return refusal.reply.response(socket)
 
     async def _admit(self, socket: ServerConnection, request: Request) -> Refusal | None:
-        guest = self._admission.identify(request)
-        if isinstance(guest, Refusal):
-            return guest
+        label = self._admission.authenticate(request)
+        if isinstance(label, Refusal):
+            return label
         await self._warmth()
-        return self._admission.admit(socket, request, guest)
+        return self._admission.admit(socket, request, label)
 
     def _known_only(self, answer: Callable[[], Reply]) -> Callable[[Request], Reply]:
         """`answer` for those with a token, where there are tokens."""
@@ -80,8 +80,8 @@ class Endpoints:
         """Tell a plain request that a websocket is wanted; or what refuses one now: a browser hears
         nothing of why its websocket failed, so the page asks in this way.
         """
-        guest = self._admission.identify(request)
-        refusal = guest if isinstance(guest, Refusal) else self._admission.check_capacity(guest)
+        label = self._admission.authenticate(request)
+        refusal = label if isinstance(label, Refusal) else self._admission.check_capacity(label)
         if refusal is not None:
             return refusal.reply
         text = f"this is captiond: connect by websocket, subprotocol {SUBPROTOCOL}\n"

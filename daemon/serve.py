@@ -16,11 +16,11 @@ from pathlib import Path
 
 from daemon import config
 from daemon.monitoring import log
-from daemon.monitoring.systemd_notify import Manager, ManagerError, inherited_sockets
+from daemon.monitoring.systemd_notify import Notifier, NotifierError, inherited_sockets
 from daemon.net.listener import ListenError
 from daemon.server import Daemon
 from model.checkpoints.load import ModelError
-from model.engine.build import start
+from model.engine.build import build
 from model.engine.engine import Engine
 from streaming.silero import DetectorError
 from streaming.vad import detector
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
 
     try:
         settings = read()
-        systemd_notify = Manager.from_environment(os.environ, os.getpid())
+        notifier = Notifier.from_environment(os.environ, os.getpid())
         inherited = inherited_sockets(os.environ, os.getpid())
         if not (settings.tokens_file or inherited or is_loopback(settings.host)):
             logger.warning(
@@ -48,11 +48,11 @@ def run(args: argparse.Namespace) -> int:
                 settings.host,
             )
         detector(settings.vad, settings.vad_mode)  # what is missing is told before anybody connects
-        if asyncio.run(_main(settings, inherited, systemd_notify, read)):
+        if asyncio.run(_main(settings, inherited, notifier, read)):
             # The interpreter must not be taken down under a thread that computes: torch would abort.
             logging.shutdown()
             os._exit(0)
-    except (config.ConfigError, ManagerError) as error:
+    except (config.ConfigError, NotifierError) as error:
         return _fail(str(error), 2)
     except (DetectorError, ListenError, ModelError) as error:
         return _fail(str(error), 1)
@@ -62,13 +62,13 @@ def run(args: argparse.Namespace) -> int:
 async def _main(
     settings: config.Config,
     inherited: list[socket.socket],
-    systemd_notify: Manager,
+    notifier: Notifier,
     read: Callable[[], config.Config],
 ) -> bool:
     """Run a daemon to its end. Whether its engine's thread was abandoned in a computation."""
 
     def load_engine() -> Engine:
-        return start(
+        return build(
             settings.model,
             device=settings.device,
             threads=settings.threads or physical_cores(),
@@ -78,22 +78,22 @@ async def _main(
         )
 
     daemon = Daemon(settings, load_engine, inherited=inherited)
-    await serve(daemon, systemd_notify, read)
+    await serve(daemon, notifier, read)
     return daemon.abandoned
 
 
-async def serve(daemon: Daemon, systemd_notify: Manager, read: Callable[[], config.Config]) -> None:
+async def serve(daemon: Daemon, notifier: Notifier, read: Callable[[], config.Config]) -> None:
     """Run `daemon` until a signal stops it; a second one ends it at once. SIGHUP reloads by `read`."""
     loop = asyncio.get_running_loop()
     handlers: dict[signal.Signals, Callable[[], None]] = {
-        signal.SIGTERM: lambda: _stop(daemon, systemd_notify),
-        signal.SIGINT: lambda: _stop(daemon, systemd_notify),
-        signal.SIGHUP: lambda: reload(daemon, systemd_notify, read),
+        signal.SIGTERM: lambda: _stop(daemon, notifier),
+        signal.SIGINT: lambda: _stop(daemon, notifier),
+        signal.SIGHUP: lambda: reload(daemon, notifier, read),
     }
     for number, handler in handlers.items():
         loop.add_signal_handler(number, handler)
-    reporting = asyncio.create_task(_report(daemon, systemd_notify))
-    beating = asyncio.create_task(_beat(daemon, systemd_notify))
+    reporting = asyncio.create_task(_report(daemon, notifier))
+    beating = asyncio.create_task(_beat(daemon, notifier))
     try:
         await daemon.start()
         await daemon.run()
@@ -106,16 +106,16 @@ async def serve(daemon: Daemon, systemd_notify: Manager, read: Callable[[], conf
             loop.remove_signal_handler(number)
 
 
-def _stop(daemon: Daemon, systemd_notify: Manager) -> None:
+def _stop(daemon: Daemon, notifier: Notifier) -> None:
     daemon.stop()
-    systemd_notify.stopping(daemon.health.sentence)
+    notifier.stopping(daemon.health.sentence)
 
 
-def reload(daemon: Daemon, systemd_notify: Manager, read: Callable[[], config.Config]) -> None:
+def reload(daemon: Daemon, notifier: Notifier, read: Callable[[], config.Config]) -> None:
     """Take over the settings of `read`; wrong ones are logged, and change nothing."""
     ready = daemon.ready.is_set()
     if ready:
-        systemd_notify.reloading()
+        notifier.reloading()
     try:
         settings = read()
         changed, waiting = daemon.reload(settings)
@@ -128,10 +128,10 @@ def reload(daemon: Daemon, systemd_notify: Manager, read: Callable[[], config.Co
             logger.warning("these wait for a restart: %s", ", ".join(waiting))
     finally:
         if ready:
-            systemd_notify.ready(daemon.health.sentence)
+            notifier.ready(daemon.health.sentence)
 
 
-async def _report(daemon: Daemon, systemd_notify: Manager) -> None:
+async def _report(daemon: Daemon, notifier: Notifier) -> None:
     """Report, once, that the daemon is ready."""
     await daemon.ready.wait()
     health = daemon.health
@@ -142,22 +142,22 @@ async def _report(daemon: Daemon, systemd_notify: Manager) -> None:
         health.drafter or "none",
         health.uptime,
     )
-    systemd_notify.ready(health.sentence)
+    notifier.ready(health.sentence)
 
 
-async def _beat(daemon: Daemon, systemd_notify: Manager) -> None:
+async def _beat(daemon: Daemon, notifier: Notifier) -> None:
     """Send status to the service manager, and feed its watchdog while decoding makes progress.
 
     An idle daemon feeds it, too. A stuck model does not, nor does a stuck event loop, in which this
     coroutine would not run.
     """
-    pause = BEAT if systemd_notify.watchdog is None else min(BEAT, systemd_notify.watchdog / 3)
+    pause = BEAT if notifier.watchdog is None else min(BEAT, notifier.watchdog / 3)
     starved = False
     while True:
         health = daemon.health
-        systemd_notify.status(health.sentence)
+        notifier.status(health.sentence)
         if health.live:
-            systemd_notify.alive()
+            notifier.alive()
         elif not starved:
             logger.error("decoding is stuck: %s", health.sentence)
         starved = not health.live

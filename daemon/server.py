@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 LAST_ROUND = 10.0  # seconds granted to the engine's last round
 
 
-def settings_of(config: Config) -> Settings:
+def streaming_settings(config: Config) -> Settings:
     """What `config` tells the streaming room."""
     return Settings(
         vad=config.vad,
@@ -218,7 +218,12 @@ class Daemon:
         """Serve new sessions by the configuration in force."""
         config = self.config
         self._service = Service(
-            config, settings_of(config), self.scheduler, engine, self.metrics, self.transcripts
+            config,
+            streaming_settings(config),
+            self.scheduler,
+            engine,
+            self.metrics,
+            self.transcripts,
         )
         self.ready.set()
 
@@ -256,7 +261,7 @@ class Daemon:
             self.admission.admitted[socket],
             self._service,
             self.sessions,
-            no_room=lambda: self.admission.no_room(socket),
+            start_refusal=lambda: self.admission.start_refusal(socket),
         )
         self.connections.add(connection)
         if self._stop_requested.is_set():  # between its handshake and now

@@ -7,11 +7,12 @@ from numpy.typing import NDArray
 
 from streaming.audio import AudioDecoder
 from streaming.protocol import Start
-from streaming.segmenter import Event, Segmenter
+from streaming.segmenter import Segmenter, SegmenterEvent
 from streaming.settings import Settings
 from streaming.vad import VoiceActivity, detector
 
-Judged = tuple[list[Event], bool]  # what a frame of the detector led to, and whether it was speech
+# What a frame of the detector led to, and whether it was speech.
+Judged = tuple[list[SegmenterEvent], bool]
 
 
 class FrontEnd:

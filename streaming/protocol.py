@@ -113,7 +113,8 @@ class Resume(_FromClient, tag="resume", frozen=True):
     its audio that can still be sent again; what a `heard` or `ready` message told, or less.
 
     The answer is `ready`, then everything after the last of those finals; `speech`, `flushed` and
-    `decode_failed` messages may come a second time. The client sends its audio again from the byte on that `ready` names.
+    `decode_failed` messages may come a second time. The client sends its audio again from the byte on
+    that `ready` names.
     """
 
     session: Annotated[str, Meta(max_length=40)]

@@ -50,10 +50,10 @@ class Ended:
     audio: NDArray[np.float32]
 
 
-Event = Began | Paused | Ended
+SegmenterEvent = Began | Paused | Ended
 
 
-class State(Enum):
+class SegmenterState(Enum):
     """What the last frames held."""
 
     SILENCE = auto()  # no utterance
@@ -87,25 +87,25 @@ class Act(Enum):
 
 # An absent pair is a fault of the segmenter. A flush takes a short burst for an utterance: the client
 # cut its end off, so it may be the beginning of a word.
-STEPS: dict[tuple[State, Signal], tuple[State, tuple[Act, ...]]] = {
-    (State.SILENCE, Signal.QUIET): (State.SILENCE, ()),
-    (State.SILENCE, Signal.VOICE): (State.BURST, ()),
-    (State.SILENCE, Signal.FLUSH): (State.SILENCE, ()),
-    (State.SILENCE, Signal.CLIP): (State.SILENCE, (Act.CLIP,)),
-    (State.BURST, Signal.QUIET): (State.SILENCE, ()),
-    (State.BURST, Signal.VOICE): (State.BURST, ()),
-    (State.BURST, Signal.ENOUGH): (State.SPEECH, (Act.BEGIN,)),
-    (State.BURST, Signal.FLUSH): (State.SILENCE, (Act.BEGIN, Act.END)),
-    (State.SPEECH, Signal.QUIET): (State.PAUSE, ()),
-    (State.SPEECH, Signal.VOICE): (State.SPEECH, ()),
-    (State.SPEECH, Signal.FULL): (State.SPEECH, (Act.CUT,)),
-    (State.SPEECH, Signal.FLUSH): (State.SILENCE, (Act.END,)),
-    (State.PAUSE, Signal.QUIET): (State.PAUSE, ()),
-    (State.PAUSE, Signal.VOICE): (State.SPEECH, ()),
-    (State.PAUSE, Signal.SETTLED): (State.PAUSE, (Act.PAUSE,)),
-    (State.PAUSE, Signal.EXPIRED): (State.SILENCE, (Act.END,)),
-    (State.PAUSE, Signal.FULL): (State.SILENCE, (Act.END,)),
-    (State.PAUSE, Signal.FLUSH): (State.SILENCE, (Act.END,)),
+STEPS: dict[tuple[SegmenterState, Signal], tuple[SegmenterState, tuple[Act, ...]]] = {
+    (SegmenterState.SILENCE, Signal.QUIET): (SegmenterState.SILENCE, ()),
+    (SegmenterState.SILENCE, Signal.VOICE): (SegmenterState.BURST, ()),
+    (SegmenterState.SILENCE, Signal.FLUSH): (SegmenterState.SILENCE, ()),
+    (SegmenterState.SILENCE, Signal.CLIP): (SegmenterState.SILENCE, (Act.CLIP,)),
+    (SegmenterState.BURST, Signal.QUIET): (SegmenterState.SILENCE, ()),
+    (SegmenterState.BURST, Signal.VOICE): (SegmenterState.BURST, ()),
+    (SegmenterState.BURST, Signal.ENOUGH): (SegmenterState.SPEECH, (Act.BEGIN,)),
+    (SegmenterState.BURST, Signal.FLUSH): (SegmenterState.SILENCE, (Act.BEGIN, Act.END)),
+    (SegmenterState.SPEECH, Signal.QUIET): (SegmenterState.PAUSE, ()),
+    (SegmenterState.SPEECH, Signal.VOICE): (SegmenterState.SPEECH, ()),
+    (SegmenterState.SPEECH, Signal.FULL): (SegmenterState.SPEECH, (Act.CUT,)),
+    (SegmenterState.SPEECH, Signal.FLUSH): (SegmenterState.SILENCE, (Act.END,)),
+    (SegmenterState.PAUSE, Signal.QUIET): (SegmenterState.PAUSE, ()),
+    (SegmenterState.PAUSE, Signal.VOICE): (SegmenterState.SPEECH, ()),
+    (SegmenterState.PAUSE, Signal.SETTLED): (SegmenterState.PAUSE, (Act.PAUSE,)),
+    (SegmenterState.PAUSE, Signal.EXPIRED): (SegmenterState.SILENCE, (Act.END,)),
+    (SegmenterState.PAUSE, Signal.FULL): (SegmenterState.SILENCE, (Act.END,)),
+    (SegmenterState.PAUSE, Signal.FLUSH): (SegmenterState.SILENCE, (Act.END,)),
 }
 
 
@@ -158,7 +158,7 @@ class Segmenter:
         # The capacity: an utterance up to its cap, and the audio kept before its first speech.
         before = max(CLIP, self._pre_roll) + self._minimum
         self.buffer = AudioRingBuffer(self._cap + before + frame)
-        self._state = State.SILENCE
+        self._state = SegmenterState.SILENCE
         self._burst = 0  # start of the newest burst
         self._speech_end = 0  # end of the last frame of speech
         self._done = 0  # end of the last utterance: the next begins no earlier
@@ -167,7 +167,7 @@ class Segmenter:
         self._onset = 0
         self._gaps = 0  # samples between utterances
         self._in_utterances = 0  # samples in ended utterances
-        self._acts: dict[Act, Callable[[], list[Event]]] = {
+        self._acts: dict[Act, Callable[[], list[SegmenterEvent]]] = {
             Act.BEGIN: self._begin,
             Act.PAUSE: self._pause,
             Act.END: self._end,
@@ -204,23 +204,23 @@ class Segmenter:
         """A copy of a range of the open utterance: [stop - start]."""
         return self.buffer.read(start, stop)
 
-    def push(self, frame: NDArray[np.float32], *, speech: bool) -> list[Event]:
+    def push(self, frame: NDArray[np.float32], *, speech: bool) -> list[SegmenterEvent]:
         """Take the next frame and its judgement."""
         events = self._append(frame)
         if speech:
-            if self._state is State.SILENCE:
+            if self._state is SegmenterState.SILENCE:
                 self._burst = self.position - len(frame)
             self._speech_end = self.position
         events += self._step(Signal.VOICE if speech else Signal.QUIET)
-        if self._state is State.BURST and self.position - self._burst >= self._minimum:
+        if self._state is SegmenterState.BURST and self.position - self._burst >= self._minimum:
             events += self._step(Signal.ENOUGH)
-        elif self._state is State.PAUSE:
+        elif self._state is SegmenterState.PAUSE:
             silence = self.position - self._speech_end
             if silence >= self._patience():
                 events += self._step(Signal.EXPIRED)
             elif silence - len(frame) < self._post_roll <= silence:
                 events += self._step(Signal.SETTLED)
-        elif self._state is State.SILENCE:
+        elif self._state is SegmenterState.SILENCE:
             kept = CLIP if self.position - self._flushed <= CLIP else self._pre_roll
             self.buffer.forget(max(self._done, self.position - kept))
         return events
@@ -236,14 +236,14 @@ class Segmenter:
         hurry = min(max(3 * length - 1.5, 0.0), 1.0)
         return round(self._endpoint - hurry * (self._endpoint - self._post_roll))
 
-    def flush(self, rest: NDArray[np.float32], *, last: bool = False) -> list[Event]:
+    def flush(self, rest: NDArray[np.float32], *, last: bool = False) -> list[SegmenterEvent]:
         """Take `rest`, less than a frame and not judged, and end the open utterance here.
 
         Without an open utterance, a short clip since the last flush is one, whatever its frames were judged.
         last: the stream ends; a clip behind utterances is then the sound of the room.
         """
         events = self._append(rest)
-        sought = self._state is State.SILENCE and not (last and self._in_utterances)
+        sought = self._state is SegmenterState.SILENCE and not (last and self._in_utterances)
         events += self._step(Signal.CLIP if sought and self._is_clip() else Signal.FLUSH)
         self._flushed = self.position
         self.buffer.forget(max(self._done, self.position - self._pre_roll))
@@ -257,30 +257,30 @@ class Segmenter:
         frames = np.array_split(audio - audio.mean(), -(-len(audio) // LOUDNESS))
         return max(float(np.mean(frame**2)) for frame in frames) >= AUDIBLE**2
 
-    def _append(self, samples: NDArray[np.float32]) -> list[Event]:
-        events: list[Event] = []
+    def _append(self, samples: NDArray[np.float32]) -> list[SegmenterEvent]:
+        events: list[SegmenterEvent] = []
         if self._start is not None and self.position + len(samples) - self._start > self._cap:
             events = self._step(Signal.FULL)
         self.buffer.append(samples)
         return events
 
-    def _step(self, signal: Signal) -> list[Event]:
+    def _step(self, signal: Signal) -> list[SegmenterEvent]:
         self._state, acts = STEPS[self._state, signal]
         return [event for act in acts for event in self._acts[act]()]
 
-    def _begin(self) -> list[Event]:
+    def _begin(self) -> list[SegmenterEvent]:
         self._start = max(self._done, self._burst - self._pre_roll)
         self._onset = self._burst
         self._gaps += self._start - self._done
         return [Began(self._start)]
 
-    def _pause(self) -> list[Event]:
+    def _pause(self) -> list[SegmenterEvent]:
         return [Paused(self._speech_end + self._post_roll)]
 
-    def _end(self) -> list[Event]:
+    def _end(self) -> list[SegmenterEvent]:
         return [self._close(min(self._speech_end + self._post_roll, self.position))]
 
-    def _cut(self) -> list[Event]:
+    def _cut(self) -> list[SegmenterEvent]:
         assert self._start is not None
         search = max(self._start, self.position - self._cut_search)
         cut = search + quietest_point(self.buffer.read(search, self.position))
@@ -288,7 +288,7 @@ class Segmenter:
         self._start = self._onset = cut
         return [ended, Began(cut)]
 
-    def _clip(self) -> list[Event]:
+    def _clip(self) -> list[SegmenterEvent]:
         """A clip as an utterance: no frame of it counts as voiced, so no language is learnt from it."""
         self._gaps += self._flushed - self._done
         self._start = self._onset = self._speech_end = self._flushed

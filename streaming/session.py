@@ -23,8 +23,7 @@ from streaming.protocol import (
     Start,
 )
 from streaming.reorder import ReorderBuffer
-from streaming.segmenter import Began, Ended, Paused
-from streaming.segmenter import Event as Segmented
+from streaming.segmenter import Began, Ended, Paused, SegmenterEvent
 from streaming.settings import Settings
 from streaming.utterance import Decode, Utterance
 from streaming.vad import VoiceActivity
@@ -37,7 +36,7 @@ Message = Speech | Partial | Final | Flushed | Error | Closed
 Output = Message | Decode
 
 
-def settings_of(start: Start, settings: Settings) -> Settings:
+def session_settings(start: Start, settings: Settings) -> Settings:
     """What `start` asks of the streaming room, and for the rest the daemon's `settings`."""
     asked = {
         key: value
@@ -54,8 +53,8 @@ class Session:
     the recogniser and comes back by `accept` or `fail`, in any order. For every utterance the client
     sees the start of speech, partials, the end of speech and exactly one final, finals in order.
 
-    A frame is heard half a second at a time: `feed` takes it whole and hears its beginning, and each
-    `hear` hears on, so that the other sessions of a daemon get their turn in between.
+    A frame is processed half a second at a time: `feed` takes it whole and begins, and each
+    `process` goes on, so that the other sessions of a daemon get their turn in between.
 
     A final is decoded early, when silence begins: should it last, the endpoint only confirms it.
 
@@ -66,7 +65,7 @@ class Session:
         self, start: Start, settings: Settings = DEFAULTS, *, vad: VoiceActivity | None = None
     ) -> None:
         self.lifecycle = Lifecycle()
-        self.settings = settings_of(start, settings)
+        self.settings = session_settings(start, settings)
         self._front = FrontEnd(start, self.settings, vad)
         self._segmenter = self._front.segmenter
         self._captioner = Captioner(start)
@@ -81,7 +80,7 @@ class Session:
     def pending_samples(self) -> int:
         """Samples at 16 kHz of ended utterances whose final has been neither accepted nor failed.
 
-        Each counts as LEAST_BACKLOG at least, so that this bounds the recogniser's work, too.
+        Each counts as LEAST_PENDING at least, so that this bounds the recogniser's work, too.
         """
         return sum(max(one.stop - one.start, LEAST_PENDING) for one in self._decoding.values())
 
@@ -92,13 +91,13 @@ class Session:
 
     @property
     def unprocessed(self) -> bool:
-        """Whether some of the last frame waits for `hear`."""
+        """Whether some of the last frame waits for `process`."""
         return self._front.unread
 
     def feed(self, data: bytes) -> list[Output]:
-        """Take one binary frame of the announced format, of any length, and hear its beginning.
+        """Take one binary frame of the announced format, of any length, and process its beginning.
 
-        The frame before must have been heard. Raises ProtocolError: "bad_order" after `stop`;
+        The frame before must have been processed. Raises ProtocolError: "bad_order" after `stop`;
         "bad_audio" for NaN or infinity, and the frame is refused as a whole; "bad_audio" for a
         stream that opens with the header of another format, after which nothing can be decoded.
         """
@@ -107,7 +106,7 @@ class Session:
         return self.process()
 
     def process(self) -> list[Output]:
-        """Hear on in what was fed, for half a second at most.
+        """Go on with what was fed, for half a second at most.
 
         Only the newest of the partials that fall due within one frame is given out: it supersedes
         the others, and many copies of 30 s would be large.
@@ -129,10 +128,10 @@ class Session:
     def stop(self, why: Event = Event.STOP) -> list[Output]:
         """End of audio: the open utterance ends; `Closed` comes with the last final. Idempotent."""
         outputs: list[Output] = []
-        if streaming := self.lifecycle.state.takes_audio:
+        if was_open := self.lifecycle.state.takes_audio:
             outputs = self._follow(self._front.finish(last=True))
         self.lifecycle.step(why)
-        return outputs + self._close_if_done() if streaming else []
+        return outputs + self._close_if_done() if was_open else []
 
     def accept(self, decode: Decode, hypothesis: Hypothesis, ms: float) -> list[Output]:
         """Take a decode's result; `ms` is how long it took, waiting included.
@@ -164,7 +163,7 @@ class Session:
                 self._speak(self._open)
         return outputs
 
-    def _segmented(self, event: Segmented) -> Sequence[Output]:
+    def _segmented(self, event: SegmenterEvent) -> Sequence[Output]:
         match event:
             case Began():
                 return [self._begin(event)]

@@ -27,8 +27,8 @@ class Settings:
     minimum_speech_ms: a shorter burst opens no utterance.
     pre_roll_ms: audio kept before the first speech. post_roll_ms: audio kept after the last.
     endpoint_silence_ms: silence that ends an utterance. Less and less is enough for one longer than half
-        the cap, from five sixths of it on no more than the post-roll. With 500 more sentences are cut at pauses: WER of
-        test-other 13.6 %, with 700 12.5 %, with 900 11.9 %, decoded whole 11.0 %.
+        the cap, from five sixths of it on no more than the post-roll. With 500 more sentences
+        are cut at pauses: WER of test-other 13.6 %, with 700 12.5 %, with 900 11.9 %, decoded whole 11.0 %.
     cap_ms: the longest utterance; cut_search_ms: its last stretch, in which the cut is sought.
     partial_interval_ms: new audio from one partial decode to the next.
 

@@ -62,9 +62,8 @@ def cues(start: int, end: int, text: str) -> list[Cue]:
     beyond `end`. Text without a word gives no cue.
     """
     portions = _portions(text)
-    weights = [
-        sum(map(columns, lines)) or 1 for lines in portions
-    ]  # nothing but marks has no width
+    # Nothing but marks has no width.
+    weights = [sum(map(columns, lines)) or 1 for lines in portions]
     end = max(end, start + len(portions))
     result: list[Cue] = []
     begin, shown = start, 0

@@ -26,7 +26,7 @@ class Decode:
     final: whether the utterance has ended; else the work may be superseded.
     early: silence has begun; if it lasts, the final has the same span.
     voiced: samples from its first speech to its last.
-    language: a code, several to choose from, or None to detect; expected: the language hint.
+    language: a code, several to choose from, or None to detect. language_hint: as of `Request`.
     prefix: words that its text must begin with; the client was promised them.
     """
 

@@ -112,7 +112,6 @@ class NoiseGate:
     def _band_powers(self, frame: NDArray[np.float32]) -> NDArray[np.float64]:  # [bands]
         spectrum = np.abs(np.fft.rfft(frame * self._window)) ** 2
         powers = np.add.reduceat(spectrum, self._edges)[:-1]  # the last sum lies above the bands
-        mean_square = powers * (
-            16 / 3 / len(frame) ** 2
-        )  # 8/3 for the window, 2 for the half spectrum
+        # 8/3 for the window, 2 for the half spectrum.
+        mean_square = powers * (16 / 3 / len(frame) ** 2)
         return np.maximum(mean_square, SILENT)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from model.engine.engine import Engine
+from model.engine.offline import transcribe
 from model.engine.requests import Request
 from model.whisper.alignment import (
     attention,
@@ -131,10 +132,10 @@ def test_asking_for_words_changes_no_token_of_anybody(static: bool) -> None:
         Request(noise(i, 6000 + 3000 * i), language="en", words=i % 2 == 0, prefix="ab" * (i == 4))
         for i in range(6)
     ]
-    together = Engine(CHECKPOINT, slots=3, static=static).transcribe(requests)
+    together = transcribe(Engine(CHECKPOINT, slots=3, static=static), requests)
     for request, result in zip(requests, together, strict=True):
-        (alone,) = Engine(CHECKPOINT, slots=1).transcribe([request])
-        (plain,) = Engine(CHECKPOINT, slots=1).transcribe([replace(request, words=False)])
+        (alone,) = transcribe(Engine(CHECKPOINT, slots=1), [request])
+        (plain,) = transcribe(Engine(CHECKPOINT, slots=1), [replace(request, words=False)])
         assert result.tokens == plain.tokens
         if not request.words:
             assert result.timed is None

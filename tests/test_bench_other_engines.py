@@ -36,7 +36,7 @@ def ours() -> list[tuple[int, ...]]:
 
 @pytest.mark.parametrize("batch", [1, 5])
 def test_transformers_says_what_the_engine_says(batch: int) -> None:
-    """Alone and in a batch, the end of transcript included: the same opening, rules and budget."""
+    """Alone and in a batch, the end of transcript included: the same prompt tokens, rules and limit."""
     other = Transformers("transformers", CHECKPOINT, "en")
     units = [CLIPS[at : at + batch] for at in range(0, len(CLIPS), batch)]
     transcriptions = [transcription for unit in units for transcription in other.transcribe(unit)]

@@ -37,7 +37,7 @@ from tests.support.wire import (
 async def test_a_session_from_start_to_closed() -> None:
     async with serving(ScriptedEngine()) as daemon, calling(daemon) as client:
         await client.say(Start(partials=False))
-        ready = await client.hear()
+        ready = await client.receive()
         assert isinstance(ready, Ready)
         assert (ready.model, ready.drafter) == ("scripted", None)
         assert ready.limits.frame_bytes == 2**20
@@ -73,7 +73,7 @@ async def test_requests_carry_what_start_asks_for() -> None:
         )
         async with calling(daemon) as client:
             await client.say(start, *frames(speech(), FRAME)[:110])
-            await client.hear_until(Partial)
+            await client.receive_until(Partial)
             await client.finish()
     for request in engine.admitted:
         assert request.language == ("de", "en")
@@ -100,9 +100,9 @@ async def test_an_utterances_last_hypothesis_is_the_draft_of_its_next() -> None:
     engine = ScriptedEngine(text=lambda _: "two words")
     async with serving(engine) as daemon, calling(daemon) as client:
         await client.say(Start(language="en"), half_a_sentence())
-        await client.hear_until(Partial)
+        await client.receive_until(Partial)
         await client.say(Flush())
-        await client.hear_until(Final)
+        await client.receive_until(Final)
         await client.finish(half_a_sentence(), Flush())
     finals = [request for request in engine.admitted if not request.fitted_window]
     drafts = [request.draft_tokens for request in engine.admitted]
@@ -158,7 +158,7 @@ async def test_a_client_that_closes_its_half_of_the_connection_is_gone() -> None
     async with serving(ScriptedEngine()) as daemon:
         async with calling(daemon) as client:
             await client.say(Start(), sentence())
-            await client.hear_until(Ready)
+            await client.receive_until(Ready)
             client.socket.transport.get_extra_info("socket").shutdown(socket.SHUT_WR)
             await until(lambda: not daemon.connections)
         assert await talk(daemon)
@@ -181,7 +181,7 @@ async def test_a_client_that_never_reads_is_paused_and_costs_nobody_anything() -
         assert await talk(daemon)
         shouting.cancel()
         while connection.paused:  # it reads again, and so does the daemon
-            await deaf.hear()
+            await deaf.receive()
         deaf.socket.transport.abort()
 
 
@@ -189,7 +189,7 @@ async def test_a_client_that_sends_too_fast_is_paused_and_nothing_is_lost() -> N
     engine = ScriptedEngine(held=True)
     async with serving(engine, max_buffered_seconds=2.0) as daemon, calling(daemon) as client:
         await client.say(Start(partials=False))
-        await client.hear_until(Ready)
+        await client.receive_until(Ready)
         (connection,) = daemon.connections
         times = 4
 
@@ -202,10 +202,10 @@ async def test_a_client_that_sends_too_fast_is_paused_and_nothing_is_lost() -> N
         await until(lambda: connection.paused)
         assert connection.handler.session is not None
         session = connection.handler.session.stream
-        backlog = session.pending_samples
+        pending = session.pending_samples
         for _ in range(20):  # turns of the loop in which more could be read
             await health(daemon)
-        assert session.pending_samples == backlog
+        assert session.pending_samples == pending
         engine.release()
         await client.hear_all()
         await pouring
@@ -224,7 +224,7 @@ async def test_a_paused_client_that_vanishes_is_noticed_behind_what_it_sent(
     engine = ScriptedEngine(held=True)
     async with serving(engine, max_buffered_seconds=1.0) as daemon, calling(daemon) as client:
         await client.say(Start(partials=False), *frames(sentence()))
-        await client.hear_until(Ready)
+        await client.receive_until(Ready)
         (connection,) = daemon.connections
         await until(lambda: connection.paused)
         await client.say(*frames(speech()[: seconds * 32_000]))
@@ -284,7 +284,7 @@ async def test_a_fault_while_reading_is_paused_closes_at_once(
     monkeypatch.setattr(Session, "accept", accept)
     async with serving(engine, max_buffered_seconds=1.0) as daemon, calling(daemon) as client:
         await client.say(Start(partials=False))
-        await client.hear_until(Ready)
+        await client.receive_until(Ready)
         (connection,) = daemon.connections
 
         async def pour() -> None:

@@ -25,6 +25,7 @@ from tests.support.standin import Peer, closed, final, partial, standin_thread
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PROTOCOL = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
+DESIGN = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
 KINDS: list[Any] = [*get_args(ClientMessage), *get_args(ServerMessage)]
 LINES = re.findall(r"^([→←]) (\{.*\})$", f"{README}\n{PROTOCOL}", re.MULTILINE)
@@ -117,6 +118,18 @@ def test_there_are_example_messages() -> None:
     """Both pages show a conversation from start to closed."""
     kinds = [json.loads(line)["type"] for _, line in LINES]
     assert kinds.count("start") == kinds.count("closed") == 2
+
+
+def test_the_way_of_a_frame_leads_through_files_and_functions_that_exist() -> None:
+    (way,) = blocks(
+        section(DESIGN, "The way of a frame of audio, from the socket to the caption"), ""
+    )
+    for line in way.splitlines():
+        path = ROOT / line.split()[0]
+        for named in re.findall(r"[\w/]+\.py", line):
+            assert (ROOT / named).is_file() or list((ROOT / line.split("/")[0]).rglob(named)), named
+        for function in re.findall(r"(\w+)\(", line):
+            assert f"def {function}(" in path.read_text(encoding="utf-8"), f"{function} in {path}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

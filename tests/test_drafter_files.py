@@ -16,7 +16,9 @@ from model.drafting.drafter_files import (
     bundled,
     choose,
     load_drafter,
+    read_fields,
     save_network,
+    stored_fields,
 )
 from model.drafting.parallel import Architecture, ParallelDrafter, SlotDrafter
 from model.drafting.speech_draft import SlotSpeechDraft, SpeechArchitecture, SpeechDraft
@@ -90,6 +92,12 @@ def test_facts_that_do_not_fit_the_weights_are_refused(tmp_path: Path, lie: dict
     rewritten(path, **lie)
     with pytest.raises(ModelError, match="is not what it says"):
         load_drafter(path, CHECKPOINT)
+
+
+def test_fields_come_back_from_their_names_in_files() -> None:
+    fields = {"aux_layers": (1, 2), "prompt_len": 4, "block": 8}
+    assert stored_fields(fields) == {"taps": (1, 2), "opening": 4, "block": 8}
+    assert read_fields(stored_fields(fields)) == fields
 
 
 def test_another_targets_drafter_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Policies on top of plain decoding: the ladder, the guard, the prefix, the expected language."""
+"""Policies on top of plain decoding: fallback, stop_on_repetition, the prefix, the language hint."""
 
 from dataclasses import replace
 
@@ -7,6 +7,7 @@ import torch
 
 from model.engine.engine import Engine
 from model.engine.fallback import MOST_COMPRESSION, failed
+from model.engine.offline import transcribe
 from model.engine.requests import Request, RequestOutput
 from model.engine.sequence import Sequence
 from model.whisper.mel import LogMel
@@ -22,7 +23,7 @@ def rank(attempt: RequestOutput) -> tuple[bool, float]:
 
 
 def attempts(request: Request) -> list[RequestOutput]:
-    """The transcripts that a request's ladder leads through, each decoded by itself."""
+    """The transcripts that a request's fallback leads through, each decoded by itself."""
     temperatures = (request.temperature, *request.fallback_temperatures)
     return [
         alone(
@@ -47,7 +48,7 @@ def test_a_ladder_is_a_policy_on_top_of_plain_decoding(slots: int, static: bool)
         for i in range(8)
     ]
     kept = set()
-    results = Engine(CHECKPOINT, slots=slots, static=static).transcribe(requests)
+    results = transcribe(Engine(CHECKPOINT, slots=slots, static=static), requests)
     for request, result in zip(requests, results, strict=True):
         tried = attempts(request)
         passed = [one for one in tried if not failed(one.text, one.mean_logprob, one.no_speech)]
@@ -55,12 +56,12 @@ def test_a_ladder_is_a_policy_on_top_of_plain_decoding(slots: int, static: bool)
         assert result.tokens == best.tokens
         assert result.temperature == best.request.temperature
         kept.add(result.temperature)
-    assert len(kept) > 1, "no ladder was climbed: the test says nothing"
+    assert len(kept) > 1, "nothing fell back: the test says nothing"
 
 
 def test_the_guard_changes_no_text_that_does_not_loop() -> None:
-    guarded = [replace(request, stop_on_repetition=True) for request in REQUESTS]
-    results = Engine(CHECKPOINT, slots=4).transcribe(guarded)
+    stopping = [replace(request, stop_on_repetition=True) for request in REQUESTS]
+    results = transcribe(Engine(CHECKPOINT, slots=4), stopping)
     for request, result in zip(REQUESTS, results, strict=True):
         assert result.tokens == alone(request).tokens
         assert not result.looped
@@ -75,8 +76,9 @@ def test_a_loop_is_cut_long_before_the_budget() -> None:
     weights = changed(weights, "decoder.embedding.weight", lambda rows: 0.01 * rows)
     weights["decoder.embedding.weight"][100] = bias
     engine = Engine(replace(stuck, weights=weights), slots=1)
-    cut, whole = engine.transcribe(
-        Request(noise(1), language="en", stop_on_repetition=guarded) for guarded in (True, False)
+    cut, whole = transcribe(
+        engine,
+        [Request(noise(1), language="en", stop_on_repetition=stops) for stops in (True, False)],
     )
     assert (cut.looped, whole.looped) == (True, False)
     assert len(whole.tokens) == 224
@@ -97,7 +99,7 @@ def test_a_transcript_begins_with_its_prefix_and_goes_on_greedily(block: int, st
     ]
     drafter = tiny_drafter(block=block) if block else None
     engine = Engine(CHECKPOINT, slots=4, drafter=drafter, static=static)
-    for request, result in zip(requests, engine.transcribe(requests), strict=True):
+    for request, result in zip(requests, transcribe(engine, requests), strict=True):
         assert result.text.startswith(request.prefix)
         given = CHECKPOINT.tokens.encode(" " + request.prefix)
         assert list(result.tokens[: len(given)]) == given

@@ -1,4 +1,4 @@
-"""Speculation through the engine: proposers and drafters, blocks, budgets and batches change no token."""
+"""Speculation through the engine: proposers and drafters, blocks, limits and batches change no token."""
 
 import random
 from collections import Counter
@@ -9,6 +9,7 @@ import pytest
 
 from model.drafting.drafter_files import TrainedDrafter
 from model.engine.engine import Engine
+from model.engine.offline import transcribe
 from model.engine.requests import Request
 from tests.support.oracles import chi_square, run_shuffled
 from tests.support.references import PROPOSERS, plain
@@ -87,7 +88,7 @@ def test_a_sampled_row_with_a_drafter_follows_from_its_seed_alone(
     """Company, order and what was said before change nothing; the distribution is tested apart."""
     wanted = {request: plain(request) for request in GREEDY}
     for request in WARM:
-        (one,) = Engine(CHECKPOINT, slots=1, drafter=drafter()).transcribe([request])
+        (one,) = transcribe(Engine(CHECKPOINT, slots=1, drafter=drafter()), [request])
         wanted[request] = one.tokens
     for static in (False, True):
         engine = Engine(
@@ -107,8 +108,8 @@ SHORT = tiny_checkpoint(max_target_positions=16)
 def first_tokens(drafter: TrainedDrafter | None, seeds: range) -> Counter[tuple[int, ...]]:
     """How often each pair of first tokens is drawn at T = 1, over many seeds in full batches."""
     engine = Engine(SHORT, slots=16, drafter=drafter)
-    drawn = engine.transcribe(
-        Request(noise(5), language="en", temperature=1.0, seed=seed) for seed in seeds
+    drawn = transcribe(
+        engine, [Request(noise(5), language="en", temperature=1.0, seed=seed) for seed in seeds]
     )
     if drafter is not None:
         assert sum(one.accepted for one in drawn) > len(seeds), "the drafter must have a say"
@@ -131,7 +132,7 @@ def test_sampling_through_a_drafter_has_the_targets_distribution(
 def test_a_right_text_needs_no_rounds() -> None:
     """The whole of a previous hypothesis is verified in the prefill pass itself."""
     again = [replace(request, draft_tokens=plain(request)) for request in GREEDY]
-    for one, request in zip(Engine(CHECKPOINT, slots=4).transcribe(again), GREEDY, strict=True):
+    for one, request in zip(transcribe(Engine(CHECKPOINT, slots=4), again), GREEDY, strict=True):
         assert one.tokens == plain(request)
         assert one.rounds == 0
         assert one.reused == one.accepted >= len(one.tokens) - 1
@@ -139,18 +140,18 @@ def test_a_right_text_needs_no_rounds() -> None:
 
 @pytest.mark.parametrize("name", ["none", "perfect"])
 @pytest.mark.parametrize("max_new_tokens", [1, 2, 3])
-def test_a_budget_is_kept(name: str, max_new_tokens: int) -> None:
+def test_max_new_tokens_is_kept(name: str, max_new_tokens: int) -> None:
     asked = {replace(request, max_new_tokens=max_new_tokens): request for request in GREEDY[:4]}
     engine = Engine(CHECKPOINT, slots=2, proposer=lambda one: PROPOSERS[name](asked[one]))
-    for one in engine.transcribe(asked):
+    for one in transcribe(engine, asked):
         assert one.tokens == plain(asked[one.request])[:max_new_tokens]
 
 
 @pytest.mark.parametrize("block", [0, 1])
-def test_budgets_and_blocks_at_their_least(block: int) -> None:
+def test_limits_and_blocks_at_their_least(block: int) -> None:
     """A prompt that fills its half of the context, blocks of none or one."""
     full = [replace(request, prompt="x" * 99) for request in GREEDY[1::2]]
-    plain = Engine(CHECKPOINT, slots=1, proposer=lambda _: None).transcribe(full)
+    plain = transcribe(Engine(CHECKPOINT, slots=1, proposer=lambda _: None), full)
     engine = Engine(CHECKPOINT, slots=2, proposer=PROPOSERS["random"], block=block)
-    results = engine.transcribe(full)
+    results = transcribe(engine, full)
     assert [one.tokens for one in results] == [one.tokens for one in plain]

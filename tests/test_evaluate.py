@@ -7,6 +7,7 @@ import torch
 
 from model.drafting.drafter_files import TrainedDrafter
 from model.engine.engine import Engine
+from model.engine.offline import transcribe
 from model.engine.requests import Request
 from model.training.data.distil import decode_passages
 from model.training.data.packing import IGNORED, draw_anchors, lookup_of, pack
@@ -45,7 +46,7 @@ def test_the_walk_is_what_the_engine_does(
     pupil = trained(make(tuple(range(3, 257))), [trajectory for _, trajectory in pairs])
     drafter = TrainedDrafter("learned", pupil.network.eval(), (0.5,) * 4)
     engine = Engine(CHECKPOINT, slots=3, drafter=drafter)
-    results = engine.transcribe(Request(one.read(), language="en") for one, _ in pairs)
+    results = transcribe(engine, [Request(one.read(), language="en") for one, _ in pairs])
     score = evaluate(CHECKPOINT, pupil.network, [t for _, t in pairs], kept=AUX_LAYERS, device=CPU)
     for (_, trajectory), result in zip(pairs, results, strict=True):
         assert trajectory.tokens[trajectory.prompt_len :].tolist() == list(result.tokens)

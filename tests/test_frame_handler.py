@@ -62,7 +62,7 @@ async def test_bad_input_is_answered_and_the_session_goes_on(said: Said, codes: 
 async def test_a_wrong_language_is_told_the_right_ones() -> None:
     async with serving(ScriptedEngine()) as daemon, calling(daemon) as client:
         await client.say(Start(language="xx"))
-        error = await client.hear()
+        error = await client.receive()
         assert isinstance(error, Error)
         assert "de, en" in error.message
         assert total(daemon.metrics.started) == 0
@@ -96,7 +96,7 @@ async def test_a_long_frame_that_is_refused_is_one_error(
 async def test_what_a_client_gets_wrong_is_quoted_in_part() -> None:
     async with serving(ScriptedEngine()) as daemon, calling(daemon) as client:
         await client.say('{"type": "start", "' + "x" * 100_000 + '": 1}')
-        error = await client.hear_until(Error)
+        error = await client.receive_until(Error)
         assert error.code == "bad_message"
         assert len(error.message) == 500
 
@@ -107,7 +107,7 @@ async def test_whatever_follows_stop_is_out_of_order(late: Said) -> None:
     engine = ScriptedEngine(held=True)
     async with serving(engine) as daemon, calling(daemon) as client:
         await client.say(Start(), sentence(), Stop(), *late)
-        await client.hear_until(Error)
+        await client.receive_until(Error)
         engine.release()
         await client.hear_all()
         assert [error.code for error in client.all(Error)] == ["bad_order"]

@@ -1,11 +1,12 @@
 """The arrows between the rooms, and between the rooms within them, read off the source: nothing points upward."""
 
+import ast
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.architecture import arrows, floors, imports
+from tests.support.architecture import arrows, floors, imports, lengths
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("clients", "daemon", "model", "streaming")
@@ -84,6 +85,13 @@ def test_rooms_within_a_room_point_downward_only(package: str) -> None:
         upward = {one.partition(".")[2] for one in others} - allowed[room.partition(".")[2]]
         assert not upward, f"{room} may not import {sorted(upward)}"
     assert floors(found) is not None, "arrows run in a circle"
+
+
+def test_classes_that_much_meets_in_stay_short() -> None:
+    names = {"Session", "LiveSession", "Connection", "Daemon", "Engine", "Runner"}
+    found = [one for one in lengths(FILES, ast.ClassDef) if one.name in names]
+    assert {one.name for one in found} == names
+    assert not [one for one in found if one.lines >= 200]
 
 
 def test_only_the_microphone_client_names_sounddevice() -> None:

@@ -13,7 +13,7 @@ from daemon.config import Config
 from daemon.monitoring.metrics import Metrics
 from daemon.recognition.request_queue import Work
 from daemon.recognition.scheduler import Scheduler
-from daemon.sessions.close_reasons import SHUTTING_DOWN, CloseReason
+from daemon.sessions.close_reasons import INTERNAL, SHUTTING_DOWN, CloseReason
 from daemon.sessions.frame_handler import FrameHandler
 from daemon.sessions.live_session import LiveSession, Service
 from daemon.sessions.registry import SessionRegistry
@@ -196,6 +196,7 @@ class Walk(RuleBasedStateMachine):
         self.audio = frames(speech(), 44_800)
         self.returned = False
         self.dropped = False
+        self.broken = False
 
     def run(self, coroutine: Coroutine[Any, Any, object]) -> None:
         """Let the loop do it, and all that is due."""
@@ -268,9 +269,10 @@ class Walk(RuleBasedStateMachine):
             self.run(self.hear(one))
         news = self.wire.errors()[before:]
         if isinstance(refusal, str) and not excused:
-            assert news[:1] == [refusal]
+            assert self.broken or news[:1] == [refusal]
         else:
-            assert not [one for one in news if "recognised" not in one]
+            ours = INTERNAL.error.message if self.broken and INTERNAL.error else "recognised"
+            assert not [one for one in news if "recognised" not in one and one != ours]
 
     async def hear(self, said: ClientMessage | bytes) -> None:
         if isinstance(said, bytes):
@@ -378,6 +380,19 @@ class Walk(RuleBasedStateMachine):
         self.run(self.do(self.registry.abandon))
         self.dropped = True
 
+    @precondition(lambda self: self.session is not None and not self.over and not self.broken)
+    @rule()
+    def break_stream(self) -> None:
+        """From now on every step of the stream is a fault of our own."""
+
+        def fault(*_: object) -> None:
+            raise RuntimeError("a fault of the stream")
+
+        assert self.session is not None
+        for step in ("feed", "process", "flush", "stop", "accept", "fail"):
+            setattr(self.session.stream, step, fault)
+        self.broken = True
+
     def teardown(self) -> None:
         if self.session is not None:
             self.stop()
@@ -404,7 +419,8 @@ class Walk(RuleBasedStateMachine):
             assert [final.utterance for final in self.notes.finals] == list(range(told))
             (closed,) = self.notes.closed
             assert closed is None or closed.finals == told
-            assert self.dropped or (closed is not None and self.session.lag.outstanding == 0)
+            given_up = self.dropped or self.broken
+            assert given_up or (closed is not None and self.session.lag.outstanding == 0)
         for message in self.wire.told:
             assert isinstance(message, Closed)
             assert message.finals == told == len(self.finals)

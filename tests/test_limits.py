@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from daemon.config import Config, ConfigError
 from daemon.monitoring.metrics import total
-from daemon.monitoring.systemd_notify import Manager
+from daemon.monitoring.systemd_notify import Notifier
 from daemon.net.listener import SPARE_CONNECTIONS
 from daemon.serve import reload
 from streaming.protocol import Closed, Error, Final, Flush, Flushed, Ready, Start
@@ -62,7 +62,7 @@ async def test_a_token_has_its_share_of_the_sessions(tokens: str) -> None:
         assert (await refusal(daemon, **bearer(ALICE))).status_code == 429
         async with calling(daemon, **bearer(BOB)) as client:
             await client.say(Start())
-            await client.hear_until(Ready)
+            await client.receive_until(Ready)
 
 
 async def test_a_web_page_elsewhere_is_kept_out_unless_listed() -> None:
@@ -73,7 +73,7 @@ async def test_a_web_page_elsewhere_is_kept_out_unless_listed() -> None:
         for origin in (own, *allowed):
             async with calling(daemon, origin=origin) as client:
                 await client.say(Start())
-                await client.hear_until(Ready)
+                await client.receive_until(Ready)
 
 
 @pytest.mark.parametrize(
@@ -128,11 +128,11 @@ async def test_a_reload_changes_what_can_be_changed_and_drops_nobody(
     async with serving(ScriptedEngine(), max_sessions=1) as daemon:
         async with calling(daemon) as client:
             await client.say(Start(partials=False))
-            await client.hear_until(Ready)
+            await client.receive_until(Ready)
             assert (await refusal(daemon)).status_code == 503
             settings = Config(port=daemon.port, max_sessions=2, threads=7)
             with caplog.at_level(logging.INFO, logger="daemon"):
-                reload(daemon, Manager(), lambda: settings)
+                reload(daemon, Notifier(), lambda: settings)
             assert await talk(daemon)
             await client.finish(sentence())
         assert "reloaded; changed: max_sessions" in caplog.text
@@ -147,7 +147,7 @@ async def test_a_reload_reaches_the_port_and_the_transcripts(tmp_path: Path) -> 
     async with serving(ScriptedEngine(), **settings) as daemon, calling(daemon) as client:
         assert daemon.listener.most == 1 + SPARE_CONNECTIONS
         await client.say(Start(partials=False), sentence(), Flush())
-        await client.hear_until(Flushed)
+        await client.receive_until(Flushed)
         assert old.name in parts(tmp_path)
         sizes: dict[str, Any] = {"transcripts_file_mb": 1e-4, "transcripts_keep_mb": 1.0}
         daemon.reload(replace(daemon.config, max_sessions=5, **sizes))
@@ -161,7 +161,7 @@ def parts(folder: Path) -> list[str]:
     return [path.name for path in folder.glob("*.jsonl")]
 
 
-class Listening(Manager):
+class Listening(Notifier):
     """A manager that keeps what it is told first each time."""
 
     def __init__(self) -> None:
@@ -205,10 +205,10 @@ async def test_a_wrong_file_changes_nothing(tokens: str, caplog: pytest.LogCaptu
 
     async with serving(ScriptedEngine(), tokens_file=tokens) as daemon:
         before = daemon.config
-        reload(daemon, Manager(), unreadable)
+        reload(daemon, Notifier(), unreadable)
         reload(
             daemon,
-            Manager(),
+            Notifier(),
             lambda: Config(port=0, tokens_file=f"{tokens}.absent", max_sessions=1),
         )
         assert daemon.config is before
@@ -226,7 +226,7 @@ async def test_a_detector_that_cannot_be_had_changes_nothing(
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     async with serving(ScriptedEngine()) as daemon:
         before = daemon.config
-        reload(daemon, Manager(), lambda: replace(before, vad="silero"))
+        reload(daemon, Notifier(), lambda: replace(before, vad="silero"))
         assert daemon.config is before
         assert "vad = webrtc" in caplog.text
         assert await talk(daemon)

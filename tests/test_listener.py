@@ -103,7 +103,7 @@ async def begun(opened: ClientConnection) -> Client:
     """A client that has its session."""
     client = Client(opened)
     await client.say(Start())
-    await client.hear_until(Ready)
+    await client.receive_until(Ready)
     return client
 
 

@@ -20,7 +20,7 @@ from tests.support.fakes import PATIENCE, ScriptedEngine, health
 from tests.support.wire import frames, sentence, until
 
 
-class Ear:
+class RecordingClient:
     """A client that remembers."""
 
     gone = False
@@ -41,7 +41,7 @@ class Ear:
         raise AssertionError("nobody takes its place")
 
 
-class Room:
+class Harness:
     """An engine behind a scheduler, and sessions on demand."""
 
     def __init__(self) -> None:
@@ -60,8 +60,8 @@ class Room:
 
 
 @pytest_asyncio.fixture
-async def room() -> AsyncIterator[Room]:
-    opened = Room()
+async def harness() -> AsyncIterator[Harness]:
+    opened = Harness()
     yield opened
     assert opened.scheduler.stop(PATIENCE)
 
@@ -72,29 +72,29 @@ def feed(live_session: LiveSession, data: bytes) -> None:
         live_session.process()
 
 
-async def test_the_key_is_for_those_who_asked_and_cannot_be_guessed(room: Room) -> None:
-    keys = {room.live_session(resumable=True).key for _ in range(9)}
+async def test_the_key_is_for_those_who_asked_and_cannot_be_guessed(harness: Harness) -> None:
+    keys = {harness.live_session(resumable=True).key for _ in range(9)}
     assert len(keys) == 9
     assert all(key is not None and len(key) >= 20 for key in keys)
-    assert room.live_session().key is None
+    assert harness.live_session().key is None
 
 
-async def test_a_session_that_has_expired_says_nothing_more(room: Room) -> None:
-    room.engine.hold()
-    live_session, ear = room.live_session(), Ear()
-    live_session.attach(ear, 0)
+async def test_a_session_that_has_expired_says_nothing_more(harness: Harness) -> None:
+    harness.engine.hold()
+    live_session, client = harness.live_session(), RecordingClient()
+    live_session.attach(client, 0)
     feed(live_session, sentence())
     live_session.expire("over")
-    assert room.closed == [live_session]
+    assert harness.closed == [live_session]
     assert live_session.lag.outstanding > 0, "which are given up"
-    said = list(ear.heard)
-    room.engine.release()
-    await until(lambda: room.scheduler.stats().running == 0)
+    said = list(client.heard)
+    harness.engine.release()
+    await until(lambda: harness.scheduler.stats().running == 0)
     live_session.feed(sentence())
     live_session.process()
     live_session.flush()
     live_session.stop()
-    assert ear.heard == said
+    assert client.heard == said
 
 
 @pytest.mark.parametrize(
@@ -106,20 +106,20 @@ async def test_a_session_that_has_expired_says_nothing_more(room: Room) -> None:
     ],
 )
 async def test_the_rate_of_audio_is_the_clients(
-    start: dict[str, Any], rate: int, room: Room
+    start: dict[str, Any], rate: int, harness: Harness
 ) -> None:
-    assert room.live_session(**start).bytes_per_second == rate
+    assert harness.live_session(**start).bytes_per_second == rate
 
 
-async def test_what_seemed_to_be_sound_and_is_a_header_is_not_taken_back(room: Room) -> None:
+async def test_what_seemed_to_be_sound_and_is_a_header_is_not_taken_back(harness: Harness) -> None:
     """A counter never falls."""
     form = struct.pack("<HHIIHH", 1, 1, 16_000, 32_000, 2, 16)
     header = b"RIFF\x24\0\0\0WAVEfmt \x10\0\0\0" + form + b"data\0\0\0\0"
-    live_session = room.live_session()
+    live_session = harness.live_session()
     counts = []
     for frame in [*frames(header + sentence()[:320], 20), sentence()[320:]]:
         feed(live_session, frame)
-        counts.append(round(total(room.metrics.audio) * 16_000))
+        counts.append(round(total(harness.metrics.audio) * 16_000))
     assert counts[0] > 0
     assert counts == sorted(counts)
     assert counts[-1] == len(sentence()) // 2

@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from model.engine.engine import Engine
+from model.engine.offline import transcribe
 from model.engine.phases import EncodeInputs, VerifyInputs
 from model.engine.requests import Failure, RequestOutput
 from tests.support.oracles import drain
@@ -52,7 +53,7 @@ def test_the_drafter_is_given_up_before_a_request_is(monkeypatch: pytest.MonkeyP
 
     assert engine.runner.drafter is not None
     monkeypatch.setattr(engine.runner.drafter, "encode", encode)
-    results = engine.transcribe(GREEDY[:4])
+    results = transcribe(engine, GREEDY[:4])
     assert [one.tokens for one in results] == [plain(one.request) for one in results]
     assert engine.drafter is None
 
@@ -65,7 +66,7 @@ def test_a_request_that_never_fits_fails_alone(monkeypatch: pytest.MonkeyPatch) 
     assert isinstance(failure, Failure)
     assert "memory is exhausted" in failure.message
     monkeypatch.undo()  # there is memory again
-    (result,) = engine.transcribe([GREEDY[1]])
+    (result,) = transcribe(engine, [GREEDY[1]])
     assert result.tokens == plain(GREEDY[1])
 
 

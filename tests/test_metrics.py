@@ -87,7 +87,7 @@ async def test_prometheus_sees_what_happened() -> None:
     async with serving(ScriptedEngine(text=lambda _: "two words"), max_sessions=1) as daemon:
         async with calling(daemon) as client:
             await client.say(Start(language="en"), half_a_sentence())
-            await client.hear_until(Partial)
+            await client.receive_until(Partial)
             with pytest.raises(InvalidStatus, match="HTTP 503"):
                 await talk(daemon)
             during = parsed((await get(daemon, "/metrics"))[2])

@@ -25,7 +25,7 @@ from tests.support.pupils import (
 
 
 def test_anchors_are_emitted_tokens_that_something_follows() -> None:
-    """Neither the opening nor the end: eight tokens after an opening of four give seven."""
+    """Neither the prompt tokens nor the end: eight tokens after four of a prompt give seven."""
     assert list(possible_anchors(trajectory(12))) == [4, 5, 6, 7, 8, 9, 10]
 
 

@@ -117,7 +117,7 @@ async def test_the_last_sound_may_come_in_one_segment_with_the_commands(
     tail += [Frame(Opcode.TEXT, encode(command).encode()) for command in commands]
     async with serving(ScriptedEngine()) as daemon, calling(daemon) as client:
         await client.say(Start(partials=False), sound[:-SECOND])
-        await client.hear_until(Ready)
+        await client.receive_until(Ready)
         client.socket.transport.write(b"".join(frame.serialize(mask=True) for frame in tail))
         await client.hear_all()
         assert await client.hang_up() == (1000, "")
@@ -135,7 +135,7 @@ async def test_the_connection_closes_as_soon_as_the_session_is_closed() -> None:
     clock = asyncio.get_running_loop().time
     async with serving(ScriptedEngine()) as daemon, calling(daemon) as client:
         await client.say(Start(), sentence(), Stop())
-        await client.hear_until(Closed)
+        await client.receive_until(Closed)
         told = clock()
         await asyncio.wait_for(client.socket.wait_closed(), PATIENCE)
         assert clock() - told <= 2.0
@@ -176,11 +176,11 @@ async def test_a_machine_too_slow_says_so_and_loses_nothing(
     async with serving(engine, max_buffered_seconds=most) as daemon, calling(daemon) as client:
         await client.say(Start(language="en"))
         speaking = asyncio.create_task(speak_on(client))
-        assert (await client.hear_until(Lag)).shedding == "partials"
-        await client.hear_until(Flushed)
+        assert (await client.receive_until(Lag)).shedding == "partials"
+        await client.receive_until(Flushed)
         await speaking
         while client.all(Lag)[-1].shedding != "nothing":
-            await client.hear()
+            await client.receive()
         await client.finish()
         assert daemon.scheduler.stats().superseded > 0
     (closed,) = client.all(Closed)
@@ -196,12 +196,12 @@ async def test_without_speech_a_flush_has_its_answer_and_no_final() -> None:
     async with serving(ScriptedEngine(text=lambda _: "as before")) as daemon:
         async with calling(daemon) as client:
             await client.say(Start(language="en"), half_a_sentence(), Flush())
-            await client.hear_until(Flushed)
+            await client.receive_until(Flushed)
             before = len(client.heard)
             assert [final.text for final in client.all(Final)] == ["as before"]
             for quiet in (b"", bytes(2), bytes(3 * SECOND)):
                 await client.say(quiet, Flush())
-                await client.hear_until(Flushed)
+                await client.receive_until(Flushed)
             await client.finish()
             assert await client.hang_up() == (1000, "")
         (final,) = client.all(Final)

@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from model.checkpoints.load import load
 from model.engine.engine import Engine
+from model.engine.offline import transcribe
 from model.engine.requests import Request, RequestOutput
 from model.whisper.kernels import LinearGelu
 from model.whisper.quantised import (
@@ -161,7 +162,7 @@ REQUESTS = [*GREEDY, *WARM]
 def plain(request: Request) -> tuple[int, ...]:
     """Its tokens, one pass of the int8 target a token."""
     alone = Engine(CHECKPOINT, slots=1, proposer=lambda _: None, precision="int8")
-    return alone.transcribe([request])[0].tokens
+    return transcribe(alone, [request])[0].tokens
 
 
 PROPOSERS = proposers(plain, REQUESTS, CHECKPOINT.tokens.eot)
@@ -215,7 +216,7 @@ def test_speculation_changes_no_token_of_genuine_weights(name: str) -> None:
         for number, one in enumerate(recordings(under="librispeech_testother")[:6])
     ]
     alone = Engine(checkpoint, slots=1, proposer=lambda _: None, precision="int8")
-    wanted = {one.request: one.tokens for one in alone.transcribe(requests)}
+    wanted = {one.request: one.tokens for one in transcribe(alone, requests)}
     proposer = proposers(wanted.__getitem__, requests, checkpoint.tokens.eot)[name]
     engine = Engine(checkpoint, slots=3, proposer=proposer, precision="int8")
     results = run_shuffled(engine, requests, random.Random(name))

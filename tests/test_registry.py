@@ -43,7 +43,7 @@ RESUMABLE = Start(partials=False, resumable=True)
 
 async def begin(client: Client, audio: bytes) -> Ready:
     await client.say(RESUMABLE, audio)
-    return await client.hear_until(Ready)
+    return await client.receive_until(Ready)
 
 
 async def begin_and_stop(daemon: Daemon, *before_stop: Flush) -> Ready:
@@ -90,7 +90,7 @@ async def test_a_lost_client_gets_what_it_missed_and_goes_on() -> None:
     async with keeping() as daemon, lost(daemon, speech()[:cut]) as ready:
         async with calling(daemon) as client:
             await client.say(wish(ready))
-            again = await client.hear_until(Ready)
+            again = await client.receive_until(Ready)
             assert (again.session, again.key, again.heard) == (ready.session, ready.key, cut)
             await client.finish(speech()[cut:])
             assert await client.hang_up() == (1000, "")
@@ -120,7 +120,7 @@ async def test_cut_anywhere_the_finals_are_those_of_an_uninterrupted_stream(seed
                 await client.say(
                     RESUMABLE if ready is None else wish(ready, len(finals), max(at - 9, 0))
                 )
-                ready = await client.hear_until(Ready)
+                ready = await client.receive_until(Ready)
                 at = ready.heard
                 until_byte = len(speech()) if turn == 3 else dice.randrange(at, len(speech()))
                 for first in range(at, until_byte, 12_345):
@@ -160,7 +160,7 @@ async def test_who_comes_back_may_say_flush_and_stop_again() -> None:
         ready = await begin_and_stop(daemon, Flush())
         async with calling(daemon) as client:
             await client.say(wish(ready), Flush(), Stop(), RESUMABLE)
-            await client.hear_until(Error)  # all before that start has been heard
+            await client.receive_until(Error)  # all before that start has been heard
             engine.release()
             await client.hear_all()
             assert await client.hang_up() == (1000, "")
@@ -178,7 +178,7 @@ async def test_who_comes_back_to_a_session_that_is_ending_is_told_the_rest() -> 
             await lose(daemon, client)
         async with calling(daemon) as client:
             await client.say(wish(ready), sentence(), Flush(), "nonsense", Stop())
-            await client.hear_until(Ready)
+            await client.receive_until(Ready)
             engine.release()
             assert await client.hang_up() == (4000, "idle")
         assert client.all(Final)
@@ -194,7 +194,7 @@ async def test_who_comes_back_early_takes_the_place_of_its_old_connection() -> N
         ready = await begin(old, sentence())
         async with calling(daemon, f"/?resume={ready.session}") as new:
             await new.say(wish(ready))
-            assert (await new.hear_until(Ready)).session == ready.session
+            assert (await new.receive_until(Ready)).session == ready.session
             assert (await old.hang_up())[0] == 1006
             await new.finish()
 
@@ -205,11 +205,11 @@ async def test_only_its_own_client_gets_a_session(changes: dict[str, Any]) -> No
     async with keeping() as daemon, lost(daemon, sentence()) as ready:
         async with calling(daemon) as client:
             await client.say(wish(ready, **changes))
-            error = await client.hear_until(Error)
+            error = await client.receive_until(Error)
             assert (error.code, error.fatal) == ("bad_resume", False)
             assert "there is no such session" in error.message
             await client.say(Start())
-            await client.hear_until(Ready)
+            await client.receive_until(Ready)
         assert daemon.sessions.waiting == 1
 
 
@@ -222,7 +222,7 @@ async def test_a_client_that_knows_too_much_is_told(finals: int, heard: int, say
     async with keeping() as daemon, lost(daemon, sentence()) as ready:
         async with calling(daemon) as client:
             await client.say(wish(ready, finals, heard))
-            assert says in (await client.hear_until(Error)).message
+            assert says in (await client.receive_until(Error)).message
         assert daemon.sessions.waiting == 1
 
 
@@ -292,7 +292,7 @@ async def test_who_is_let_in_to_resume_starts_nothing_where_there_is_no_room(
         async with calling(daemon, f"/?resume={ready.session}") as new:
             for key in keys:
                 await new.say(wish(ready, key=key))
-                assert (await new.hear_until(Error)).code == "bad_resume"
+                assert (await new.receive_until(Error)).code == "bad_resume"
             await new.say(Start(), sentence())
             assert await new.hang_up() == (1013, "try again later")
         error = new.heard[-1]
@@ -324,7 +324,7 @@ async def test_anothers_session_opens_no_door(tokens: str) -> None:
         assert (await refusal(daemon, door, **bearer(BOB))).status_code == 503
         async with calling(daemon, door, **bearer(ALICE)) as new:
             await new.say(wish(ready))
-            await new.hear_until(Ready)
+            await new.receive_until(Ready)
 
 
 @pytest.mark.parametrize("resumable", [False, True])
@@ -333,7 +333,7 @@ async def test_who_does_not_wish_to_come_back_is_forgotten(resumable: bool) -> N
     async with keeping() as daemon:
         async with calling(daemon) as client:
             await client.say(Start(resumable=resumable), sentence())
-            assert ((await client.hear_until(Ready)).key is None) is not resumable
+            assert ((await client.receive_until(Ready)).key is None) is not resumable
             if not resumable:
                 client.socket.transport.abort()
         await until(lambda: not len(daemon.sessions))
@@ -351,9 +351,9 @@ async def test_what_is_safe_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("daemon.sessions.connection.ACKNOWLEDGE_EVERY", 0.0)
     async with keeping() as daemon, calling(daemon) as client:
         await begin(client, sentence())
-        assert (await client.hear_until(Heard)).bytes == len(sentence())
+        assert (await client.receive_until(Heard)).bytes == len(sentence())
         await client.say(b"\0\0\0")
-        assert (await client.hear_until(Heard)).bytes == len(sentence()) + 3
+        assert (await client.receive_until(Heard)).bytes == len(sentence()) + 3
 
 
 async def test_the_token_belongs_to_the_session(tokens: str) -> None:
@@ -363,7 +363,7 @@ async def test_the_token_belongs_to_the_session(tokens: str) -> None:
     ):
         async with calling(daemon, **bearer(BOB)) as client:
             await client.say(wish(ready))
-            assert (await client.hear_until(Error)).code == "bad_resume"
+            assert (await client.receive_until(Error)).code == "bad_resume"
         async with calling(daemon, **bearer(ALICE)) as client:
             await client.say(wish(ready))
-            await client.hear_until(Ready)
+            await client.receive_until(Ready)

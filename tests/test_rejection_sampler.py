@@ -48,7 +48,7 @@ def audio_len(rejection: RejectionOutput) -> list[list[int]]:
     ("target", "candidates", "emitted", "accepted"),
     [
         ([1, 2, 3, 4], [1, 2, 3], [1, 2, 3, 4], 3),  # all agree: a bonus
-        ([1, 2, 3, 4], [1, 7, 3], [1, 2], 1),  # repair; a later agreement counts no more
+        ([1, 2, 3, 4], [1, 7, 3], [1, 2], 1),  # recovered; a later agreement counts no more
         ([1, 2, 3, 4], [7, 2, 3], [1], 0),  # nothing accepted is plain decoding
         ([1, 8, 3, 4], [1, 8, 3], [1, 8], 2),  # an accepted end (8) ends without a bonus
         ([8, 2, 3, 4], [1, 2, 3], [8], 0),  # the target's own end

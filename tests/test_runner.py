@@ -14,7 +14,9 @@ def test_a_round_is_told_row_by_row() -> None:
         CHECKPOINT, device=torch.device("cpu"), slots=2, drafter=None, block=4, static=True
     )
     sequences = [Sequence(request, "en") for request in GREEDY[:2]]
-    one.encode(sequences, 0, one.window)
+    assert one.encode(sequences, 0, one.window) is None, "they have a language"
+    for sequence in sequences:
+        sequence.set_prompt(one.tokens, one.context)
     outputs = one.prefill(sequences, [Proposal(), Proposal()], 0, one.window)
     for sequence, output in zip(sequences, outputs, strict=True):
         assert output.tokens == list(plain(sequence.request)[:1])

@@ -12,11 +12,11 @@ from streaming.segmenter import (
     AudioRingBuffer,
     Began,
     Ended,
-    Event,
     Paused,
     Segmenter,
+    SegmenterEvent,
+    SegmenterState,
     Signal,
-    State,
     quietest_point,
 )
 from streaming.settings import Settings
@@ -33,7 +33,7 @@ class Run:
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.segmenter = Segmenter(settings or Settings(), FRAME)
-        self.events: list[Event] = []
+        self.events: list[SegmenterEvent] = []
         self._judged: list[NDArray[np.bool_]] = []
         self._flushes: list[int] = []  # sample indices
 
@@ -159,7 +159,7 @@ NOISE = np.random.default_rng(2).standard_normal(20 * FRAME).astype(np.float32) 
 KNOCK = np.repeat(np.arange(20) == 11, FRAME)  # one frame of twenty
 
 
-def clip(sound: NDArray[np.float32]) -> list[Event]:
+def clip(sound: NDArray[np.float32]) -> list[SegmenterEvent]:
     """What a flush makes of `sound` alone, none of which was judged speech."""
     segmenter = Segmenter(Settings(), FRAME)
     for at in range(0, len(sound), FRAME):
@@ -195,7 +195,7 @@ def test_gapless_speech_is_cut_at_the_quietest_point_before_the_cap() -> None:
     dip = 28 * 16_000
     noise[dip - 100 * MS : dip + 100 * MS] *= 0.1
     segmenter = Segmenter(Settings(), FRAME)
-    events: list[Event] = []
+    events: list[SegmenterEvent] = []
     for at in range(0, len(noise), FRAME):
         events += segmenter.push(noise[at : at + FRAME], speech=True)
     events += segmenter.flush(NO_AUDIO)
@@ -305,22 +305,22 @@ def test_utterances_are_in_order_within_the_cap_and_hold_all_speech_once(
 
 def test_the_table_holds_every_step_but_the_impossible() -> None:
     """What counts samples of a burst, a pause or an utterance needs a burst, pause or utterance."""
-    missing = {(state, signal) for state in State for signal in Signal} - set(STEPS)
+    missing = {(state, signal) for state in SegmenterState for signal in Signal} - set(STEPS)
     assert missing == {
-        (State.SILENCE, Signal.ENOUGH),
-        (State.SPEECH, Signal.ENOUGH),
-        (State.PAUSE, Signal.ENOUGH),
-        (State.SILENCE, Signal.SETTLED),
-        (State.BURST, Signal.SETTLED),
-        (State.SPEECH, Signal.SETTLED),
-        (State.SILENCE, Signal.EXPIRED),
-        (State.BURST, Signal.EXPIRED),
-        (State.SPEECH, Signal.EXPIRED),
-        (State.SILENCE, Signal.FULL),
-        (State.BURST, Signal.FULL),
-        (State.BURST, Signal.CLIP),
-        (State.SPEECH, Signal.CLIP),
-        (State.PAUSE, Signal.CLIP),
+        (SegmenterState.SILENCE, Signal.ENOUGH),
+        (SegmenterState.SPEECH, Signal.ENOUGH),
+        (SegmenterState.PAUSE, Signal.ENOUGH),
+        (SegmenterState.SILENCE, Signal.SETTLED),
+        (SegmenterState.BURST, Signal.SETTLED),
+        (SegmenterState.SPEECH, Signal.SETTLED),
+        (SegmenterState.SILENCE, Signal.EXPIRED),
+        (SegmenterState.BURST, Signal.EXPIRED),
+        (SegmenterState.SPEECH, Signal.EXPIRED),
+        (SegmenterState.SILENCE, Signal.FULL),
+        (SegmenterState.BURST, Signal.FULL),
+        (SegmenterState.BURST, Signal.CLIP),
+        (SegmenterState.SPEECH, Signal.CLIP),
+        (SegmenterState.PAUSE, Signal.CLIP),
     }
 
 

@@ -89,7 +89,7 @@ def outcome(one: Sequence) -> RequestOutput:
 
 @pytest.mark.parametrize("length", [3, 100])
 def test_a_prefix_stands_in_the_opening_and_in_the_transcript(length: int) -> None:
-    """It takes from the budget, never all of it, and the transcript goes on behind it."""
+    """It takes of max_new_tokens, never all, and the transcript goes on behind it."""
     one = row(list(TOKENS.encode(" aaa b")), prefix="a" * length, prompt="p" * 100)
     given = TOKENS.encode(" " + "a" * length)[:31]
     assert one.prompt_tokens[-len(given) :] == given
@@ -101,8 +101,8 @@ def test_a_prefix_stands_in_the_opening_and_in_the_transcript(length: int) -> No
     assert outcome(one).text == TOKENS.decode(given).strip() + " b"
 
 
-def test_a_loop_is_cut_to_one_copy_where_it_is_guarded() -> None:
-    """Without the guard it goes on to the end of the budget."""
+def test_a_loop_is_cut_to_one_copy_where_that_is_asked_for() -> None:
+    """Without stop_on_repetition it goes on to max_new_tokens."""
     stop_on_repetition, plain = row(stop_on_repetition=True, context=448), row(context=448)
     for one in (stop_on_repetition, plain):
         one.append_output(

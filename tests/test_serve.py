@@ -13,7 +13,7 @@ from clients.demo import READY
 from clients.stream import connect
 from daemon import cli
 from daemon.config import Config
-from daemon.monitoring.systemd_notify import Manager
+from daemon.monitoring.systemd_notify import Notifier
 from daemon.serve import is_loopback, physical_cores, serve
 from daemon.server import Daemon
 from model.checkpoints.load import load
@@ -33,13 +33,13 @@ async def test_signals_stop_the_daemon(
 ) -> None:
     daemon = Daemon(Config(port=0), ScriptedEngine)
     with caplog.at_level(logging.INFO, logger="daemon"):
-        running = asyncio.create_task(serve(daemon, Manager(), Config))
+        running = asyncio.create_task(serve(daemon, Notifier(), Config))
         await asyncio.wait_for(daemon.ready.wait(), PATIENCE)
         assert f"ready on ws://127.0.0.1:{daemon.port} (model scripted, " in caplog.text
         assert READY.search(caplog.text.encode())  # what `captiond demo` waits for
     async with calling(daemon) as client:
         await client.say(Start())
-        await client.hear_until(Ready)
+        await client.receive_until(Ready)
         os.kill(os.getpid(), number)
         assert (await client.hang_up())[0] == 1001
     await asyncio.wait_for(running, PATIENCE)

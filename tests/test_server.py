@@ -34,7 +34,7 @@ async def test_captions_are_served_at(path: str, offers: list[Subprotocol] | Non
     ):
         assert client.socket.subprotocol == (SUBPROTOCOL if offers else None)
         await client.say(Start())
-        assert isinstance(await client.hear(), Ready)
+        assert isinstance(await client.receive(), Ready)
 
 
 async def test_an_unknown_subprotocol_is_refused_by_name() -> None:

@@ -14,7 +14,7 @@ from streaming.utterance import Decode
 from tests.support.audio import needs_audio, read
 from tests.support.streams import (
     RATE,
-    Heard,
+    GoodHypothesis,
     Samples,
     answer,
     closing,
@@ -22,8 +22,8 @@ from tests.support.streams import (
     earlies,
     encoded,
     feed,
+    feed_all,
     finals,
-    hear,
     loud,
     partials,
     quiet,
@@ -137,10 +137,12 @@ def test_messages_keep_their_order_whatever_order_hypotheses_come_in(
     def settle() -> None:
         work = waiting.pop(choose.randrange(len(waiting)))
         failed = choose.random() < 0.1
-        deliver(stream.fail(work, "no") if failed else stream.accept(work, Heard("a b"), 1.0))
+        deliver(
+            stream.fail(work, "no") if failed else stream.accept(work, GoodHypothesis("a b"), 1.0)
+        )
 
     for index, (speech, hundredths) in enumerate(script):
-        deliver(hear(stream, (loud if speech else quiet)(hundredths / 100)))
+        deliver(feed_all(stream, (loud if speech else quiet)(hundredths / 100)))
         if index in flushes:
             deliver(stream.flush())
         while waiting and choose.random() < 0.7:

@@ -19,7 +19,7 @@ def test_a_transcript_begins_empty_or_with_what_is_given() -> None:
     assert (state.seeds.tolist()[1:], state.audio_len.tolist()[1:]) == ([7, 8], [50, 60])
 
 
-def test_a_rewound_slot_stands_behind_its_opening_again() -> None:
+def test_a_rewound_slot_stands_behind_its_prompt_again() -> None:
     """What is given stays given; the encoder's states are not touched."""
     state = slots()
     state.begin(1, [3])

@@ -4,6 +4,7 @@ import torch
 from model.checkpoints.load import ModelError
 from model.drafting.parallel import audio_states
 from model.engine.engine import Engine
+from model.engine.offline import transcribe
 from model.engine.requests import Request
 from model.training.data.teacher import Teacher, check_language
 from model.whisper.mel import LogMel
@@ -15,7 +16,7 @@ AUDIOS = [noise(seed, 8000 + 700 * seed) for seed in range(9)]
 
 
 def test_tokens_are_the_engines_greedy_ones() -> None:
-    wanted = Engine(CHECKPOINT, slots=1).transcribe(Request(a, language="en") for a in AUDIOS)
+    wanted = transcribe(Engine(CHECKPOINT, slots=1), [Request(a, language="en") for a in AUDIOS])
     taught = [t for at in (0, 4, 8) for t in teacher().trajectories(AUDIOS[at : at + 4], "en")]
     assert len({t.finished for t in taught}) == 2, "some end, some reach the limit"
     prompt_len = CHECKPOINT.tokens.prompt_tokens([], "en", "transcribe")

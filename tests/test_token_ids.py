@@ -9,6 +9,7 @@ import pytest
 from model.checkpoints.load import load
 from model.drafting.drafter_files import bundled, load_drafter
 from model.engine.engine import Engine
+from model.engine.offline import transcribe
 from model.engine.requests import Request
 from model.whisper.quantised import Precision, missing_instructions
 from tests.support.audio import needs_audio, recordings
@@ -40,7 +41,7 @@ def test_token_ids_are_those_that_are_known(precision: Precision, drafts: bool) 
     )
     files = [one for one in recordings() if one.name in known]
     assert len(files) == len(known)
-    outputs = engine.transcribe(Request(one.audio(), language="en") for one in files)
+    outputs = transcribe(engine, [Request(one.audio(), language="en") for one in files])
     differ = [
         one.name
         for one, output in zip(files, outputs, strict=True)

@@ -34,7 +34,7 @@ def test_special_tokens_leave_no_text() -> None:
     assert TOKENS.decode(ids) == "so"
 
 
-def test_openings_are_whispers() -> None:
+def test_prompt_tokens_are_whispers() -> None:
     """Multilingual: start, language, task, no timestamps; English only: no language, no task."""
     assert TOKENS.prompt_tokens([], "de", "translate") == [
         TOKENS.sot,

@@ -17,7 +17,7 @@ import pytest
 
 from daemon import cli, config
 from daemon.config import Config
-from daemon.monitoring.systemd_notify import Manager
+from daemon.monitoring.systemd_notify import Notifier
 from daemon.net.listener import SPARE_CONNECTIONS
 from daemon.serve import serve
 from daemon.server import Daemon
@@ -142,7 +142,7 @@ async def test_the_manager_hears_of_the_whole_life(
 ) -> None:
     engine = ScriptedEngine(warm=False)
     daemon = Daemon(Config(port=0), lambda: engine)
-    systemd_notify = Manager(inbox.address, watchdog=0.3)
+    systemd_notify = Notifier(inbox.address, watchdog=0.3)
     settings = Config(port=0, max_sessions=3, slots=9)
     running = asyncio.create_task(serve(daemon, systemd_notify, lambda: settings))
     await until(lambda: inbox.count("WATCHDOG=1") > 0)
@@ -168,7 +168,7 @@ async def test_the_watchdog_starves_when_decoding_is_stuck_and_not_when_it_is_id
     """What systemd then does, is to abort and to start again."""
     engine = ScriptedEngine()
     daemon = Daemon(Config(port=0, stalled_after_seconds=0.2), lambda: engine)
-    systemd_notify = Manager(inbox.address, watchdog=0.06)
+    systemd_notify = Notifier(inbox.address, watchdog=0.06)
     running = asyncio.create_task(serve(daemon, systemd_notify, Config))
     await asyncio.wait_for(daemon.ready.wait(), PATIENCE)
 

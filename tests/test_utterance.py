@@ -8,11 +8,11 @@ from streaming.session import Session
 from streaming.utterance import NEW_SHARE, Decode, Utterance
 from tests.support.streams import (
     RATE,
-    Heard,
+    GoodHypothesis,
     decodes,
     earlies,
+    feed_all,
     finals,
-    hear,
     loud,
     partials,
     quiet,
@@ -23,23 +23,23 @@ from tests.support.streams import (
 def paused(*, partials: bool = True) -> tuple[Session, Decode]:
     """A session in a pause that is too short for an endpoint, and the early final asked for."""
     stream = session(partials=partials)
-    (early,) = earlies(hear(stream, loud(1), quiet(0.3)))
+    (early,) = earlies(feed_all(stream, loud(1), quiet(0.3)))
     return stream, early
 
 
 def test_a_final_is_asked_for_when_silence_begins() -> None:
     stream, early = paused()
-    (final,) = finals(hear(stream, quiet(0.5)))
+    (final,) = finals(feed_all(stream, quiet(0.5)))
     assert (early.start, early.stop, early.voiced) == (final.start, final.stop, final.voiced)
     np.testing.assert_array_equal(early.audio, final.audio)
 
 
 def test_the_endpoint_confirms_what_has_been_decoded() -> None:
     stream, early = paused()
-    (partial,) = stream.accept(early, Heard("it is so."), 1.0)
+    (partial,) = stream.accept(early, GoodHypothesis("it is so."), 1.0)
     assert isinstance(partial, Partial)
     assert partial.text == "it is so."
-    outputs = hear(stream, quiet(0.5))
+    outputs = feed_all(stream, quiet(0.5))
     assert decodes(outputs) == []
     end, final = outputs
     assert isinstance(end, Speech)
@@ -51,7 +51,7 @@ def test_the_endpoint_confirms_what_has_been_decoded() -> None:
 
 def test_a_flush_confirms_it_too() -> None:
     stream, early = paused()
-    stream.accept(early, Heard("it is so."), 1.0)
+    stream.accept(early, GoodHypothesis("it is so."), 1.0)
     outputs = stream.flush()
     assert decodes(outputs) == []
     assert [type(output) for output in outputs] == [Speech, Final, Flushed]
@@ -59,10 +59,10 @@ def test_a_flush_confirms_it_too() -> None:
 
 def test_when_speech_goes_on_it_was_a_partial() -> None:
     stream, early = paused()
-    hear(stream, loud(0.1))
-    (partial,) = stream.accept(early, Heard("it is so."), 1.0)
+    feed_all(stream, loud(0.1))
+    (partial,) = stream.accept(early, GoodHypothesis("it is so."), 1.0)
     assert isinstance(partial, Partial)
-    outputs = hear(stream, loud(0.4), quiet(0.8))
+    outputs = feed_all(stream, loud(0.4), quiet(0.8))
     (second,) = earlies(outputs)
     (final,) = finals(outputs)
     assert second.stop == final.stop > early.stop
@@ -71,17 +71,17 @@ def test_when_speech_goes_on_it_was_a_partial() -> None:
 def test_an_early_final_that_comes_late_is_not_waited_for() -> None:
     """The endpoint asks again; whoever still works on the first may answer both with one."""
     stream, early = paused()
-    (final,) = finals(hear(stream, quiet(0.5)))
-    assert stream.accept(early, Heard("late"), 1.0) == []
-    (message,) = stream.accept(final, Heard("in time"), 1.0)
+    (final,) = finals(feed_all(stream, quiet(0.5)))
+    assert stream.accept(early, GoodHypothesis("late"), 1.0) == []
+    (message,) = stream.accept(final, GoodHypothesis("in time"), 1.0)
     assert isinstance(message, Final)
     assert message.text == "in time"
 
 
 def test_early_finals_show_nothing_to_those_who_want_no_partials() -> None:
     stream, early = paused(partials=False)
-    assert stream.accept(early, Heard("it is so."), 1.0) == []
-    assert isinstance(hear(stream, quiet(0.5))[-1], Final)
+    assert stream.accept(early, GoodHypothesis("it is so."), 1.0) == []
+    assert isinstance(feed_all(stream, quiet(0.5))[-1], Final)
 
 
 def test_a_pause_within_one_long_frame_costs_nothing() -> None:
@@ -109,8 +109,8 @@ def test_a_partial_is_due_after_enough_that_is_new(voiced: int, step: int) -> No
 def committed() -> tuple[Session, str]:
     """A session with words promised, and these."""
     stream = session(stability="commit")
-    for work in partials(hear(stream, loud(1.05))):
-        (message,) = stream.accept(work, Heard("one two three four"), 1.0)
+    for work in partials(feed_all(stream, loud(1.05))):
+        (message,) = stream.accept(work, GoodHypothesis("one two three four"), 1.0)
     assert isinstance(message, Partial)
     return stream, message.text[: message.stable]
 
@@ -118,7 +118,7 @@ def committed() -> tuple[Session, str]:
 def test_later_decodes_are_told_what_was_promised() -> None:
     stream, promised = committed()
     assert promised == "one two three"
-    later = decodes(hear(stream, loud(0.5), quiet(1)))
+    later = decodes(feed_all(stream, loud(0.5), quiet(1)))
     assert {work.prefix for work in later} == {promised}
     assert {work.language for work in later} == {"en"}
 
@@ -135,7 +135,7 @@ def test_a_final_begins_with_what_was_promised(said: str, text: str) -> None:
     """Whatever the recogniser makes of it, silence included."""
     stream, _ = committed()
     (work,) = finals(stream.flush())
-    final, _ = stream.accept(work, Heard(said), 1.0)
+    final, _ = stream.accept(work, GoodHypothesis(said), 1.0)
     assert isinstance(final, Final)
     assert final.text == text
 
@@ -150,10 +150,10 @@ def test_a_failed_final_keeps_what_was_promised() -> None:
 
 def test_without_the_promise_a_final_is_free() -> None:
     stream = session()
-    for work in partials(hear(stream, loud(1.05))):
-        stream.accept(work, Heard("one two three four"), 1.0)
+    for work in partials(feed_all(stream, loud(1.05))):
+        stream.accept(work, GoodHypothesis("one two three four"), 1.0)
     (work,) = finals(stream.flush())
     assert work.prefix == ""
-    final, _ = stream.accept(work, Heard("won too"), 1.0)
+    final, _ = stream.accept(work, GoodHypothesis("won too"), 1.0)
     assert isinstance(final, Final)
     assert final.text == "won too"

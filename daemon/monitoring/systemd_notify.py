@@ -16,11 +16,11 @@ FIRST_SOCKET = 3  # SD_LISTEN_FDS_START
 PATIENCE = 1.0  # seconds for which a manager may leave a message unread
 
 
-class ManagerError(Exception):
+class NotifierError(Exception):
     """The manager's environment or sockets cannot be used; the message is a full sentence."""
 
 
-class Manager:
+class Notifier:
     """Notifications to the service manager, one datagram each.
 
     address: of its socket, NOTIFY_SOCKET; a leading @ means the abstract namespace. watchdog: seconds
@@ -34,13 +34,13 @@ class Manager:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str], pid: int) -> Self:
-        """The manager of process `pid`. Raises ManagerError for a watchdog time that is no number."""
+        """The notifier of process `pid`. Raises NotifierError for a watchdog time that is no number."""
         watchdog = None
         if environment.get("WATCHDOG_USEC") and environment.get("WATCHDOG_PID", str(pid)) == str(
             pid
         ):
             if not environment["WATCHDOG_USEC"].isdecimal():
-                raise ManagerError("WATCHDOG_USEC is not a number of microseconds")
+                raise NotifierError("WATCHDOG_USEC is not a number of microseconds")
             watchdog = int(environment["WATCHDOG_USEC"]) / 1e6
         return cls(environment.get("NOTIFY_SOCKET", ""), watchdog)
 
@@ -83,7 +83,7 @@ class Manager:
 def inherited_sockets(environment: Mapping[str, str], pid: int) -> list[socket.socket]:
     """The listening sockets that a manager opened for process `pid`; none without socket activation.
 
-    Raises ManagerError for a socket that is no listening stream socket.
+    Raises NotifierError for a socket that is no listening stream socket.
     """
     count = environment.get("LISTEN_FDS", "0")
     if environment.get("LISTEN_PID") != str(pid) or not count.isdecimal():
@@ -94,11 +94,11 @@ def inherited_sockets(environment: Mapping[str, str], pid: int) -> list[socket.s
             inherited = socket.socket(fileno=descriptor)
             listens = inherited.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
         except OSError as error:
-            raise ManagerError(
+            raise NotifierError(
                 f"descriptor {descriptor}, handed over for listening, is no socket: {error.strerror}"
             ) from None
         if not listens or inherited.type != socket.SOCK_STREAM:
-            raise ManagerError(
+            raise NotifierError(
                 f"descriptor {descriptor}, handed over for listening, does not listen for streams: "
                 "the socket unit needs ListenStream= and Accept=no"
             )

@@ -117,7 +117,7 @@ class Scheduler:
         return self._warm
 
     def submit(self, work: Work) -> None:
-        """Queue `work` by the policy above."""
+        """Queue `work` by the policy of `RequestQueue`."""
         with self._changed:
             if not self._request_queue and not self._running and not self._broken:
                 self._last_progress = self._clock()  # an idle engine is not stuck

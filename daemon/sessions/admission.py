@@ -72,7 +72,7 @@ def unauthorised() -> Reply:
     )
 
 
-def check_capacity(
+def capacity_refusal(
     health: Health, config: Config, *, of_token: int, returning: bool
 ) -> Refusal | None:
     """Why there is no room now, if so.
@@ -85,10 +85,10 @@ def check_capacity(
         return Refusal("warming_up", _busy(text, {STATUS_HEADER: "warming_up"}))
     if health.status != "ok":
         return Refusal(health.status, _busy(f"captiond is {health.status}\n"))
-    return None if returning else _no_room(health, config, of_token)
+    return None if returning else _session_refusal(health, config, of_token)
 
 
-def _no_room(health: Health, config: Config, of_token: int) -> Refusal | None:
+def _session_refusal(health: Health, config: Config, of_token: int) -> Refusal | None:
     if health.late:
         text = f"captiond is overloaded: finals are {health.stats.wait:.0f} s late\n"
         return Refusal("lag", _busy(text))
@@ -140,8 +140,8 @@ class Admission:
         """Whether the request has a token, where there are tokens."""
         return self.tokens.label(request.headers) is not None
 
-    def identify(self, request: Request) -> Refusal | str:
-        """The label of the client's token, or why it may not ask, as `authenticate` says."""
+    def authenticate(self, request: Request) -> Refusal | str:
+        """The label of the client's token, or why it may not ask."""
         return authenticate(request.headers, self.tokens, self.config.allowed_origins)
 
     def admit(self, socket: ServerConnection, request: Request, label: str) -> Refusal | None:
@@ -166,9 +166,9 @@ class Admission:
     def check_capacity(self, label: str, *, returning: bool = False) -> Refusal | None:
         """Why there is no room now for a client whose token is called `label`, if so."""
         taken = Counter(self.admitted.values())[label]
-        return check_capacity(self._health(), self.config, of_token=taken, returning=returning)
+        return capacity_refusal(self._health(), self.config, of_token=taken, returning=returning)
 
-    def no_room(self, socket: ServerConnection) -> str:
+    def start_refusal(self, socket: ServerConnection) -> str:
         """Why a connection may not start a session; empty if it may.
 
         One that was let in to resume has not been asked: there may be no room for another session.

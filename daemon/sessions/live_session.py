@@ -98,8 +98,8 @@ class LiveSession:
 
     on_closed: told once, when the session is closed. Raises ProtocolError as `Service.check` does.
 
-    stream: its audio and its captions. history: what a client that comes back may have missed.
-    client: who is told what the session says, if anyone. heard_bytes: of the audio, as the client
+    stream: its audio and its captions. replay_log: what a client that comes back may have missed.
+    client: who is told what the session says, if anyone. acknowledged_bytes: of the audio, as the client
     counts it; bytes_per_second: of its format. close_reason: how its connection will be closed.
     opened: on the loop's clock, in seconds. outcome: how the session ended, for the log.
     """
@@ -167,19 +167,19 @@ class LiveSession:
         self.stream.lifecycle.step(Event.LOST)
 
     def feed(self, data: bytes) -> None:
-        """Take a frame and hear its beginning. Raises ProtocolError as `Session.feed` does."""
+        """Take a frame and process its beginning. Raises ProtocolError as `Session.feed` does."""
         if self.state is State.OPEN:
             self.acknowledged_bytes += len(data)
         self._follow(partial(self.stream.feed, data))
 
     def process(self) -> None:
-        """Hear on in what was fed."""
+        """Go on with what was fed."""
         self._follow(self.stream.process)
 
     def flush(self) -> None:
         """End the open utterance. Raises ProtocolError as `Session.flush` does.
 
-        A client that came back may not know that the stop behind its flush was heard.
+        A resumed client may repeat a flush that preceded its stop; it is ignored.
         """
         if not (self._resumed and self.state is State.DRAINING):
             self._follow(self.stream.flush)
@@ -202,6 +202,8 @@ class LiveSession:
         self.client = None
         self.outcome = outcome
         self._follow(partial(self.stream.stop, Event.EXPIRED))
+        if self.state.is_finished and self.state is not State.CLOSED:  # a fault on the way
+            self.drop(outcome)
 
     def drop(self, outcome: str) -> None:
         """Give up all that is pending, for good."""

@@ -14,7 +14,7 @@ from model.whisper.slots import Slots
 class Proposer(Protocol):
     """Proposes a text, verified as point masses. It belongs to one request and uses no tensors."""
 
-    def emit(self, tokens: Sequence[int]) -> None:
+    def observe(self, tokens: Sequence[int]) -> None:
         """Take the tokens that the target has emitted since the last call."""
         ...
 

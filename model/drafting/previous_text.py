@@ -22,10 +22,10 @@ class PreviousText:
         # [draft + 1], the edit distance of the transcript so far to each beginning of the draft.
         self._distances = self._steps.copy()
         self._emitted = 0
-        self._proposed: list[int] = []  # since the last `emit`
+        self._proposed: list[int] = []  # since the last `observe`
         self._misses = self._pause = 0
 
-    def emit(self, tokens: Sequence[int]) -> None:
+    def observe(self, tokens: Sequence[int]) -> None:
         """Add a row to the edit distance's table for each token."""
         if self._proposed:
             self._misses = 0 if tokens[0] == self._proposed[0] else self._misses + 1

@@ -1,16 +1,14 @@
 """The engine: utterances in, hypotheses out, many at a time.
 
-`admit` takes a slot, `step` runs one round for every occupied slot and returns what finished;
-`transcribe` wraps the two for offline use. Sequences join and leave between rounds. Occupied slots stay
-compact: the last sequence moves into a freed one. An engine belongs to one thread.
+`admit` takes a slot, `step` runs one round for every occupied slot and returns what finished. Sequences
+join and leave between rounds. Occupied slots stay compact: the last sequence moves into a freed one. An
+engine belongs to one thread.
 
 In a round every sequence proposes (a text, or the drafter does), one target pass verifies, and the
 accepted prefix and one token of the target's own are emitted (Whisper-Flash 3.1, A.1). Plain decoding is
 a round without proposals, k = 0.
 """
 
-from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -22,7 +20,7 @@ from model.checkpoints.load import Checkpoint, ModelError
 from model.drafting.drafter_files import TrainedDrafter
 from model.engine.batch_sizes import BUCKETS, STAGED
 from model.engine.draft_planner import DraftPlanner, ProposerFactory, previous_text
-from model.engine.language_detection import given_language
+from model.engine.language_detection import given_language, set_languages
 from model.engine.memory_fallback import MemoryFallback
 from model.engine.requests import Failure, Request, RequestOutput, check
 from model.engine.round_output import RoundOutput
@@ -51,7 +49,8 @@ class Engine:
 
     slots: how many utterances are decoded at once; their caches are allocated here, once.
     drafter: a trained network that proposes in every round. proposer: makes a request's own
-    proposer, or none; by default it proposes `draft_tokens`. block: most candidates of a round. static: whether shapes are few and batches padded, as graphs need; by default on CUDA.
+    proposer, or none; by default it proposes `draft_tokens`. block: most candidates of a round.
+    static: whether shapes are few and batches padded, as graphs need; by default on CUDA.
     precision: "int8", for the CPU alone, is another target: faster, with about as many words
     wrong. Raises torch.OutOfMemoryError when the caches do not fit the device.
     """
@@ -112,7 +111,12 @@ class Engine:
         try:
             capture(self.runner, self.slots)
             audio = np.zeros(SAMPLE_RATE, np.float32)
-            self.transcribe(Request(audio, fitted_window=fitted) for fitted in (False, True))
+            for fitted in (False, True):
+                self.admit(Request(audio, fitted_window=fitted))
+                while self.occupied:
+                    for result in self.step():
+                        if isinstance(result, Failure):
+                            raise ValueError(result.message)
             self.planner.measure(self.slots, measure)
         except torch.OutOfMemoryError as error:
             raise ModelError(
@@ -161,26 +165,6 @@ class Engine:
             finished += self._advanced()
         return finished
 
-    def transcribe(self, requests: Iterable[Request]) -> list[RequestOutput]:
-        """Decode all, as many at a time as there are slots; results in the order of requests.
-
-        Raises ValueError for the first request that cannot be decoded.
-        """
-        order = list(requests)
-        for request in order:
-            self.check(request)
-        waiting, done = deque(order), dict[Request, RequestOutput]()
-        while waiting or self.occupied:
-            while waiting and self.occupied < self.slots:
-                self.admit(waiting.popleft())
-            for result in self.step():
-                if isinstance(result, Failure):
-                    for request in order:
-                        self.cancel(request)
-                    raise ValueError(result.message)
-                done[result.request] = result
-        return [done[request] for request in order]
-
     def _admitted(self, requests: list[Request], states: int) -> list[RequestOutput | Failure]:
         """Prefill `requests`, which share a window of `states` encoder states."""
         finished: list[RequestOutput | Failure] = []
@@ -209,7 +193,12 @@ class Engine:
         sequences = [
             Sequence(request, given_language(request, self.languages)) for request in requests
         ]
-        self.runner.encode(sequences, slot, states)
+        logits = self.runner.encode(sequences, slot, states)
+        if logits is not None:
+            set_languages(sequences, logits, list(self.tokens.languages))
+        for sequence in sequences:
+            sequence.set_prompt(self.tokens, self.runner.context)
+        self.runner.begin(slot, [len(sequence.prefix) for sequence in sequences])
         proposals = [self.planner.begin(sequence) for sequence in sequences]
         return Batch(sequences, proposals, self.runner.prefill(sequences, proposals, slot, states))
 

@@ -160,9 +160,8 @@ class Phases:
         span = torch.arange(inputs.candidates.shape[1] + 1, device=tokens.device)
         last = inputs.prompt_lens - 1
         wanted = torch.cat((inputs.starts[:, None], last[:, None] + span), 1)
-        wanted = wanted.clamp(
-            max=tokens.shape[1] - 1
-        )  # places behind the last candidate do not count
+        # Places behind the last candidate do not count.
+        wanted = wanted.clamp(max=tokens.shape[1] - 1)
         rows = torch.arange(len(tokens), device=tokens.device)[:, None]
         logits = self._whisper.decoder.logits(hidden[rows, wanted])
         # Whisper takes the probability of silence from the position that predicts the language.
@@ -225,7 +224,7 @@ class Phases:
     ) -> tuple[Tensor, Tensor | None]:
         last = first + len(tokens)
         slots = self._slots
-        hidden: tuple[Tensor, Tensor | None] = self._whisper.decoder(
+        out: tuple[Tensor, Tensor | None] = self._whisper.decoder(
             tokens,
             slots.lengths[first:last],
             slots.states[first:last],
@@ -234,7 +233,7 @@ class Phases:
             encoder_len,
             self._aux_layers,
         )
-        return hidden
+        return out
 
     def _remember(self, features: Tensor | None, tokens: Tensor, first: int) -> None:
         if self._drafter is None or features is None:

@@ -109,11 +109,11 @@ def accept(
     """
     scores = logits.float()
     own = scores.argmax(-1)
-    slots = torch.arange(logits.shape[1], device=logits.device)
-    proposed = slots[:-1] < counts[:, None]
+    offsets = torch.arange(logits.shape[1], device=logits.device)
+    proposed = offsets[:-1] < counts[:, None]
     if not sampled:
         return _emit(scores, candidates, own, (own[:, :-1] == candidates) & proposed, eot)
-    positions = position[:, None] + slots
+    positions = position[:, None] + offsets
     p = warm_softmax(scores, temperature)
     drawn = sample(p, uniform(seed[:, None], positions, OWN))
     own = torch.where(temperature[:, None] > 0, drawn, own)
@@ -150,11 +150,11 @@ def _emit(
     kept: [rows, k], whether a candidate is accepted if all before it are.
     """
     width = own.shape[1]
-    slots = torch.arange(width, device=own.device)
+    offsets = torch.arange(width, device=own.device)
     accepted = kept.long().cumprod(1).sum(1)
-    tokens = torch.where(slots < accepted[:, None], torch.cat((candidates, own[:, -1:]), 1), own)
+    tokens = torch.where(offsets < accepted[:, None], torch.cat((candidates, own[:, -1:]), 1), own)
     # An accepted end of transcript ends without a bonus.
-    ends = ((tokens == eot) & (slots <= accepted[:, None])).long()
+    ends = ((tokens == eot) & (offsets <= accepted[:, None])).long()
     first_end = torch.where(ends.any(1), ends.argmax(1), width)
     emitted = torch.minimum(accepted + 1, first_end + 1)
     # log_softmax takes half the time of logsumexp for so wide a row.

@@ -11,7 +11,7 @@ from model.engine.fallback import compression_ratio, is_repetitive, is_silence
 from model.whisper.alignment import WordTiming
 from model.whisper.mel import SAMPLE_RATE
 
-SURE = 0.5  # probability from which a detected language replaces the hint
+HINT_BELOW = 0.5  # probability from which a detected language replaces the hint
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,7 +27,7 @@ class Request:
         changes no text.
     prefix: words that the transcript begins with, whatever the target would say; the client was
         promised them. Its first 223 tokens count.
-    language_hint: the language to take where detection is not sure of another one (SURE).
+    language_hint: the language to take where detection is not sure of another one (HINT_BELOW).
     stop_on_repetition: cut a transcript that ends in a loop (model/engine/fallback.py); all other
         texts are those of plain decoding.
     fallback_temperatures: those to try one after another while the transcript fails by Whisper's

@@ -28,7 +28,7 @@ class RoundOutput:
 
 
 def pack(rejection: RejectionOutput, no_speech: Tensor | None = None) -> Tensor:
-    """As above, [rows, 2 * (k + 1) + 2] float64, or one column more with no_speech [rows]."""
+    """Tokens, log-probabilities, emitted, accepted: [rows, 2 * (k + 1) + 2] float64; no_speech [rows] adds one."""
     counts = torch.stack((rejection.emitted, rejection.accepted), 1)
     columns = [rejection.tokens.double(), rejection.logprobs.double(), counts.double()]
     if no_speech is not None:

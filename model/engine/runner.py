@@ -16,7 +16,6 @@ from model.drafting.drafter_files import SlotSide, TrainedDrafter
 from model.drafting.parallel import audio_states
 from model.engine.batch_sizes import STAGED, BatchSizes
 from model.engine.graphs import Graphs
-from model.engine.language_detection import detected_language
 from model.engine.phases import (
     DetectInputs,
     DraftInputs,
@@ -67,9 +66,8 @@ class Runner:
         )
         self.graphs = Graphs(device)
         self._device = device
-        self._stage = self.sizes.bucket(
-            slots
-        )  # where new sequences are prefilled with static shapes
+        # Where new sequences are prefilled with static shapes.
+        self._stage = self.sizes.bucket(slots)
         room = self._stage + (STAGED if static else 0)
         self.state = Slots.allocate(self.whisper, room, self.block)
         self.drafter: SlotSide | None = None
@@ -79,51 +77,47 @@ class Runner:
         self._mel = LogMel(config.num_mel_bins).to(device)
         self.phases = Phases(self.whisper, self.tokens, self.state, self.drafter)
 
-    def encode(self, sequences: list[Sequence], slot: int, states: int) -> None:
+    def encode(self, sequences: list[Sequence], slot: int, states: int) -> Tensor | None:
         """Encode the audio of `sequences`, which share a window and take the slots from `slot` on.
 
-        Sets each sequence's language and prompt tokens.
+        Logits of the languages, [sequences, languages] on the host, where a sequence has no language.
         """
-        first = self._stage if self.sizes.static else slot
+        first = self._first(slot)
         batch = self._filled(sequences)
         mel = self._mel([sequence.request.audio for sequence in batch], states)
         audio_lens = self._audio_lens(batch)
-        self.state.reset(
-            first,
-            audio_lens,
-            [sequence.seed for sequence in batch],
-            [sequence.temperature for sequence in batch],
-        )
+        temperatures = [sequence.temperature for sequence in batch]
+        self.state.reset(first, audio_lens, [one.seed for one in batch], temperatures)
         inputs = EncodeInputs(
             mel.to(self.whisper.decoder.positions.dtype),
             first=first,
             audio_len=states if self.sizes.static else max(audio_lens),
         )
         self.graphs.call(self.phases.encode, inputs)
-        self._detect_languages(batch, first, states)
-        for sequence in sequences:
-            sequence.set_prompt(self.tokens, self.context)
-        self.state.begin(first, [len(sequence.prefix) for sequence in sequences])
+        if all(sequence.language is not None for sequence in sequences):
+            return None
+        detect = DetectInputs(first, first + len(batch), self.sizes.encoder_len(states))
+        return self.graphs.call(self.phases.detect, detect).cpu()[: len(sequences)]
+
+    def begin(self, slot: int, prefix_lens: list[int]) -> None:
+        """Begin transcripts with prefixes of so many tokens, in the slots from `slot` on."""
+        self.state.begin(self._first(slot), prefix_lens)
 
     def prefill(
         self, sequences: list[Sequence], proposals: list[Proposal], slot: int, states: int
     ) -> list[RoundOutput]:
         """Read the prompt tokens of encoded sequences, and verify the texts proposed behind them."""
-        first = self._stage if self.sizes.static else slot
+        first = self._first(slot)
         batch, texts = self._filled(sequences), self._filled([p.text for p in proposals])
         prompt = self.sizes.prompt(max(len(sequence.prompt_tokens) for sequence in batch))
         text = self.sizes.text(max(map(len, texts)))
         # The longest text fits behind the longest prompt; padding, too, takes positions.
         width = min(prompt + text, self.sizes.positions)
-        blocks = [
-            sequence.prompt_tokens + tokens for sequence, tokens in zip(batch, texts, strict=True)
-        ]
+        blocks = [one.prompt_tokens + tokens for one, tokens in zip(batch, texts, strict=True)]
         inputs = PrefillInputs(
             tokens=self._padded(blocks, width),
             prompt_lens=self._tensor([len(sequence.prompt_tokens) for sequence in batch]),
-            starts=self._tensor(
-                [sequence.prompt_tokens.index(self.tokens.sot) for sequence in batch]
-            ),
+            starts=self._tensor([one.prompt_tokens.index(self.tokens.sot) for one in batch]),
             candidates=self._padded(texts, text),
             counts=self._tensor([len(tokens) for tokens in texts]),
             first=first,
@@ -143,20 +137,12 @@ class Runner:
         """The drafter's pass, then one target pass, over the sequences in slots 0, 1, 2 …"""
         static, count = self.sizes.static, self.sizes.bucket(len(sequences))
         sampled = any(sequence.sampled for sequence in sequences)
-        longest = (
-            max(
-                sequence.position + p.count
-                for sequence, p in zip(sequences, proposals, strict=True)
-            )
-            + 1
-        )
-        kv_len = self.sizes.kv_len(longest)
+        ends = (one.position + p.count for one, p in zip(sequences, proposals, strict=True))
+        kv_len = self.sizes.kv_len(max(ends) + 1)
         most = max(p.drafted for p in proposals)
         if most:
             audio_len = self.window if static else max(self._audio_lens(sequences))
-            drafted = self.block if static else most
-            inputs = DraftInputs(count, drafted, kv_len, audio_len, sampled)
-            self.graphs.call(self.phases.draft, inputs)
+            self.draft(count, self.block if static else most, kv_len, audio_len, sampled=sampled)
         k = max(p.count for p in proposals)
         idle = [Proposal()] * (count - len(sequences))
         outputs = self.verify(
@@ -164,11 +150,15 @@ class Runner:
             self.block if static and k else k,
             kv_len=kv_len,
             encoder_len=self.sizes.encoder_len(
-                max(self.sizes.states(sequence.request) for sequence in sequences)
+                max(self.sizes.states(s.request) for s in sequences)
             ),
             sampled=sampled,
         )
         return outputs[: len(sequences)]
+
+    def draft(self, rows: int, count: int, kv_len: int, audio_len: int, *, sampled: bool) -> None:
+        """One pass of the drafter over slots 0 … rows - 1. Arguments as of `DraftInputs`."""
+        self.graphs.call(self.phases.draft, DraftInputs(rows, count, kv_len, audio_len, sampled))
 
     def verify(
         self, proposals: list[Proposal], k: int, *, kv_len: int, encoder_len: int, sampled: bool
@@ -187,13 +177,8 @@ class Runner:
 
     def rewind(self, slot: int, sequence: Sequence) -> None:
         """Decode `sequence`, in `slot`, again from its prompt on, with its present temperature and seed."""
-        self.state.rewind(
-            slot,
-            len(sequence.prompt_tokens),
-            sequence.prompt_tokens[-1],
-            sequence.seed,
-            sequence.temperature,
-        )
+        prompt = sequence.prompt_tokens
+        self.state.rewind(slot, len(prompt), prompt[-1], sequence.seed, sequence.temperature)
 
     def move(self, source: int, target: int, sequence: Sequence) -> None:
         """Copy the state of `sequence` from slot `source` to slot `target`."""
@@ -227,17 +212,9 @@ class Runner:
         self.phases = Phases(self.whisper, self.tokens, self.state, None)
         return had
 
-    def _detect_languages(self, batch: list[Sequence], first: int, states: int) -> None:
-        """Set the language of the sequences that have none."""
-        if all(sequence.language is not None for sequence in batch):
-            return
-        inputs = DetectInputs(first, first + len(batch), self.sizes.encoder_len(states))
-        logits = self.graphs.call(self.phases.detect, inputs).cpu()
-        for sequence, scores in zip(batch, logits, strict=True):
-            if sequence.language is None:
-                sequence.language, sequence.language_probability = detected_language(
-                    sequence.request, scores, list(self.tokens.languages)
-                )
+    def _first(self, slot: int) -> int:
+        """Where sequences are prefilled that take the slots from `slot` on."""
+        return self._stage if self.sizes.static else slot
 
     def _filled(self, items: list[T]) -> list[T]:
         """The items, padded to a bucket by copies of the last one."""

@@ -113,7 +113,7 @@ class Sequence:
         """Let `proposer` propose texts from now on; it takes the prefix as emitted."""
         self.proposer = proposer
         if proposer is not None:
-            proposer.emit(self.prefix)
+            proposer.observe(self.prefix)
 
     @property
     def _limit(self) -> int:
@@ -147,7 +147,7 @@ class Sequence:
                 if self._loop is not None:
                     break
         if self.proposer is not None:
-            self.proposer.emit(output.tokens)
+            self.proposer.observe(output.tokens)
         if proposal.text:
             self.reused += output.accepted
 

@@ -9,7 +9,6 @@ import torch
 
 from model.drafting.draft_length import DraftLength
 from model.engine.batch_sizes import BUCKETS, KV_STEP, PROMPTS, STAGED, TEXTS, WINDOW_STEP, ceiling
-from model.engine.phases import DraftInputs
 from model.engine.requests import Request
 from model.engine.runner import Runner
 from model.engine.sequence import Proposal, Sequence
@@ -39,15 +38,14 @@ def capture(runner: Runner, slots: int) -> None:
 def _capture_rounds(runner: Runner, rows: int, *, sampled: bool) -> None:
     kv_len, window = runner.sizes.positions, runner.window
     if runner.drafter is not None:
-        inputs = DraftInputs(rows, runner.block, kv_len, audio_len=window, sampled=sampled)
-        runner.graphs.call(runner.phases.draft, inputs)
+        runner.draft(rows, runner.block, kv_len, window, sampled=sampled)
     for k in sorted({0, runner.block}, reverse=True):
         runner.verify([Proposal()] * rows, k, kv_len=kv_len, encoder_len=window, sampled=sampled)
 
 
 def _capture_prefills(runner: Runner, count: int) -> None:
     silence = np.zeros(2, np.float32)
-    # The first encoding detects the language where there are several.
+    # Without a language, for that has to be detected where there are several.
     sequence = Sequence(Request(silence), None if runner.tokens.languages else "en")
     for states in range(runner.window, WINDOW_STEP, -WINDOW_STEP):
         runner.encode([sequence] * count, 0, states)
@@ -79,10 +77,10 @@ def measured_draft_length(
     for bucket in [bucket for bucket in BUCKETS if bucket <= ceiling(slots, BUCKETS)]:
         rows = bucket if sizes.static else min(bucket, slots)
         runner.state.lengths[:rows] = 1
-        drafts = {k: DraftInputs(rows, k, kv_len, audio_len, sampled=False) for k in blocks if k}
         draft[rows] = {
-            k: measure(partial(runner.graphs.call, runner.phases.draft, inputs))
-            for k, inputs in drafts.items()
+            k: measure(partial(runner.draft, rows, k, kv_len, audio_len, sampled=False))
+            for k in blocks
+            if k
         }
         verifying = partial(
             runner.verify,

@@ -49,9 +49,8 @@ CPU = torch.device("cpu")
 
 Figures = dict[str, Any]  # of a variant
 Results = dict[str, dict[str, Figures]]  # by model, then by variant
-EvaluationSet = tuple[
-    Sequence[Entry], tuple[int, ...]
-]  # trajectories; the blocks of their features
+# Trajectories; the blocks of their features.
+EvaluationSet = tuple[Sequence[Entry], tuple[int, ...]]
 
 
 def variants(

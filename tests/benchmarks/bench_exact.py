@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from model.checkpoints.load import load
 from model.drafting.drafter_files import TrainedDrafter, bundled, load_drafter
 from model.engine.engine import Engine
+from model.engine.offline import transcribe
 from model.engine.rejection_sampler import DRAFT, accept, sample, uniform, warm_softmax
 from model.engine.requests import Request
 from model.engine.sequence import Sequence
@@ -54,7 +55,7 @@ def tokens(model: str, precision: Precision, files: int) -> dict[str, Any]:
     checkpoint = load(model)
     requests = requests_of(spread(english(), files))
     alone = Engine(checkpoint, slots=1, proposer=lambda _: None, precision=precision)
-    plain = {one.request: one.tokens for one in alone.transcribe(requests)}
+    plain = {one.request: one.tokens for one in transcribe(alone, requests)}
     each = proposers(plain.__getitem__, requests, checkpoint.tokens.eot)
     del each["perfect"]  # the oracle, but easier
     compared = mismatches = utterances = 0
@@ -90,14 +91,14 @@ def target_law(model: str, precision: Precision, audio: NDArray[np.float32]) -> 
     """The target's, with the token rules applied, of one utterance."""
     runner = Engine(load(model), slots=1, precision=precision).runner
     runner.encode([Sequence(Request(audio), "en")], 0, runner.window)
-    opening = runner.tokens.prompt_tokens([], "en", "transcribe")
+    prompt = runner.tokens.prompt_tokens([], "en", "transcribe")
     none, states = torch.zeros(1, dtype=torch.int64), torch.tensor([runner.window])
     cached = runner.state.cache.rows(0, 1)
 
     @cache
     @torch.inference_mode()
     def law(prefix: tuple[int, ...]) -> torch.Tensor:
-        text = torch.tensor([[*opening, *prefix]])
+        text = torch.tensor([[*prompt, *prefix]])
         hidden, _ = runner.whisper.decoder(text, none, states, cached, 64, runner.window)
         bias = runner.tokens.bias(first=not prefix)
         logits: torch.Tensor = runner.whisper.decoder.logits(hidden[0, -1]) + bias
@@ -192,11 +193,11 @@ def bundled_networks(model: str, precision: Precision, files: int) -> dict[str, 
     found: dict[str, Any] = {}
     for name, chosen in parts.items():
         requests = requests_of(chosen)
-        wanted = engines["plain"].transcribe(requests)
+        wanted = transcribe(engines["plain"], requests)
         tokens = sum(len(one.tokens) for one in wanted)
         found[name] = {"files": len(requests), "tokens": tokens}
         for kind, one in engines.items():
-            got = one.transcribe(requests) if kind != "plain" else wanted
+            got = transcribe(one, requests) if kind != "plain" else wanted
             rounds, proposed = (sum(getattr(g, key) for g in got) for key in ("rounds", "proposed"))
             pairs = zip(wanted, got, strict=True)
             found[name][kind] = {

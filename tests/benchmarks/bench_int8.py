@@ -15,6 +15,7 @@ from typing import Any
 from model.bench.word_errors import word_errors
 from model.checkpoints.load import load
 from model.engine.engine import Engine
+from model.engine.offline import transcribe
 from model.engine.requests import Request
 from model.whisper.mel import SAMPLE_RATE
 from model.whisper.quantised import Precision
@@ -24,10 +25,10 @@ RESULTS = Path(__file__).resolve().parent.parent.parent / "docs" / "int8.json"
 PRECISIONS: tuple[Precision, ...] = ("float32", "int8")
 
 
-def transcribe(engines: dict[Precision, Engine], one: Recording) -> dict[str, Any]:
+def both(engines: dict[Precision, Engine], one: Recording) -> dict[str, Any]:
     """Both texts, whether their tokens are equal, and the reference transcript."""
     request = Request(one.audio()[: 30 * SAMPLE_RATE], language="en")
-    hypotheses = {name: engine.transcribe([request])[0] for name, engine in engines.items()}
+    hypotheses = {name: transcribe(engine, [request])[0] for name, engine in engines.items()}
     return {
         "transcript": one.transcript,
         **{name: hypothesis.text for name, hypothesis in hypotheses.items()},
@@ -70,7 +71,7 @@ def main() -> None:
     checkpoint = load(args.model)
     engines = {name: Engine(checkpoint, slots=1, precision=name) for name in PRECISIONS}
     for number, one in enumerate(wanted, 1):
-        files[one.name] = transcribe(engines, one)
+        files[one.name] = both(engines, one)
         results[args.model]["summary"] = summary(files)
         RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
         print(f"{number}/{len(wanted)}", one.name, files[one.name]["same_tokens"], flush=True)

@@ -15,6 +15,7 @@ from typing import Any
 from model.checkpoints.load import Checkpoint, load
 from model.checkpoints.reference import as_transformers
 from model.engine.engine import Engine
+from model.engine.offline import transcribe
 from model.engine.requests import Request
 from tests.support.audio import english
 from tests.support.transformers_greedy import greedy_reference
@@ -31,7 +32,7 @@ def compare(checkpoint: Checkpoint) -> dict[str, Any]:
     differences: list[dict[str, Any]] = []
     for count, one in enumerate(files, 1):
         audio = one.audio()[: 30 * 16_000]
-        (ours,) = engine.transcribe([Request(audio, language="en")])
+        (ours,) = transcribe(engine, [Request(audio, language="en")])
         theirs, scores = greedy_reference(checkpoint, reference, audio)
         tokens += len(theirs)
         if theirs != ours.tokens:

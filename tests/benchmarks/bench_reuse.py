@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from model.checkpoints.load import load
 from model.drafting.drafter_files import choose, load_drafter
 from model.engine.engine import Engine
+from model.engine.offline import transcribe
 from model.engine.requests import Request
 from model.whisper.measure import timed
 from model.whisper.mel import SAMPLE_RATE
@@ -27,9 +28,8 @@ RESULTS = Path(__file__).resolve().parent.parent.parent / "docs" / "reuse.json"
 STEP = SAMPLE_RATE // 2
 
 
-Tally = list[
-    tuple[int, float]
-]  # passes of the target (the prefill is one) and seconds, by hypothesis
+# Passes of the target (the prefill is one) and seconds, by hypothesis.
+Tally = list[tuple[int, float]]
 
 
 def figures_of(tally: Tally) -> dict[str, float]:
@@ -56,7 +56,7 @@ def live(
         final = stop == len(audio)
         draft = tokens if reuses else ()
         request = Request(audio[:stop], language="en", fitted_window=not final, draft_tokens=draft)
-        (hypothesis,), seconds = timed(lambda: engine.transcribe([request]))  # noqa: B023
+        (hypothesis,), seconds = timed(lambda: transcribe(engine, [request]))  # noqa: B023
         tallies["final" if final else "partial"].append((hypothesis.rounds + 1, seconds))
         tokens = hypothesis.tokens
     return tokens

@@ -26,7 +26,8 @@ from clients.captioning import Interrupt
 from clients.demo import DAEMON, READY_S, Running, running_daemon
 from daemon.serve import physical_cores
 from model.bench.word_errors import normalised, word_errors
-from model.engine.build import start
+from model.engine.build import build
+from model.engine.offline import transcribe
 from model.engine.requests import Request
 from streaming.protocol import SAMPLE_RATE, Final
 from streaming.settings import Settings
@@ -92,11 +93,11 @@ async def daemon(model: str) -> AsyncIterator[Running]:
 
 def offline(model: str, files: Sequence[Recording]) -> list[str]:
     """Each file decoded by the engine in this process, whole and alone."""
-    engine = start(model, device="cpu", threads=physical_cores())
+    engine = build(model, device="cpu", threads=physical_cores())
     engine.warm_up()
     texts = []
     for number, one in enumerate(files, 1):
-        (hypothesis,) = engine.transcribe([Request(one.audio(), language="en")])
+        (hypothesis,) = transcribe(engine, [Request(one.audio(), language="en")])
         texts.append(hypothesis.text)
         print(f"offline {number}/{len(files)} {one.name}", flush=True)
     return texts

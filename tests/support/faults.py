@@ -18,7 +18,7 @@ from websockets.exceptions import ConnectionClosed
 
 from daemon.config import Config, ConfigError
 from daemon.monitoring.metrics import total
-from daemon.monitoring.systemd_notify import Manager
+from daemon.monitoring.systemd_notify import Notifier
 from daemon.recognition.request_queue import Result
 from daemon.recognition.scheduler import Engine
 from daemon.serve import reload
@@ -154,7 +154,7 @@ async def half_open(stage: Stage) -> dict[str, Any]:
         writer.write(b"GET / HT")
     async with stage.client() as client:
         await client.say(START, sentence())
-        await client.hear_until(Ready)
+        await client.receive_until(Ready)
         client.socket.transport.pause_reading()
         await asyncio.sleep(0.2)
         client.socket.transport.abort()
@@ -232,7 +232,7 @@ async def broken_reload(stage: Stage) -> dict[str, Any]:
         raise ConfigError("captiond.toml is not TOML")
 
     for _ in range(20):
-        reload(stage.daemon, Manager(), read)
+        reload(stage.daemon, Notifier(), read)
     return {"reloads": 20}
 
 
@@ -246,7 +246,7 @@ async def certificate_swap(stage: Stage) -> dict[str, Any]:
         stage.daemon.reload(stage.config)
     async with stage.client() as client:
         await client.say(START)
-        await client.hear_until(Ready)
+        await client.receive_until(Ready)
     return {"swaps": 5, "broken": 1}
 
 

@@ -21,7 +21,7 @@ class Oracle:
         self._random = random.Random(seed)
         self._done = 0
 
-    def emit(self, tokens: Sequence[int]) -> None:
+    def observe(self, tokens: Sequence[int]) -> None:
         self._done += len(tokens)
 
     def propose(self, limit: int) -> list[int]:
@@ -39,7 +39,7 @@ class Guesser:
         self._eot = eot
         self._random = random.Random(seed)
 
-    def emit(self, tokens: Sequence[int]) -> None:
+    def observe(self, tokens: Sequence[int]) -> None:
         pass
 
     def propose(self, limit: int) -> list[int]:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import cache
 
 from model.engine.engine import Engine
+from model.engine.offline import transcribe
 from model.engine.requests import Request, RequestOutput
 from tests.support.oracles import proposers
 from tests.support.tiny import CHECKPOINT
@@ -13,14 +14,14 @@ from tests.support.utterances import GREEDY, WARM
 @cache
 def alone(request: Request) -> RequestOutput:
     """By an engine that has nothing else to do."""
-    (result,) = Engine(CHECKPOINT, slots=1).transcribe([request])
+    (result,) = transcribe(Engine(CHECKPOINT, slots=1), [request])
     return result
 
 
 @cache
 def plain(request: Request) -> tuple[int, ...]:
     """Its tokens, one target pass a token."""
-    (result,) = Engine(CHECKPOINT, slots=1, proposer=lambda _: None).transcribe([request])
+    (result,) = transcribe(Engine(CHECKPOINT, slots=1, proposer=lambda _: None), [request])
     return result.tokens
 
 

@@ -111,22 +111,22 @@ class Client:
             raw = message if isinstance(message, str | bytes) else encode(message)
             await self.socket.send(raw)
 
-    async def hear(self) -> ServerMessage:
+    async def receive(self) -> ServerMessage:
         # Not wait_for: in Python 3.11 it drops a cancellation that comes together with the result.
         async with asyncio.timeout(PATIENCE):
             text = await self.socket.recv(decode=True)
         self.heard.append(decode_server(text))
         return self.heard[-1]
 
-    async def hear_until(self, kind: type[M]) -> M:
+    async def receive_until(self, kind: type[M]) -> M:
         """The next message of `kind`; those before it stay in `heard`."""
-        while not isinstance(message := await self.hear(), kind):
+        while not isinstance(message := await self.receive(), kind):
             pass
         return message
 
     async def hear_all(self) -> list[ServerMessage]:
         """Everything until the session is closed."""
-        await self.hear_until(Closed)
+        await self.receive_until(Closed)
         return self.heard
 
     async def finish(self, *messages: ClientMessage | str | bytes) -> None:
@@ -138,7 +138,7 @@ class Client:
         """Wait until the daemon closes; code and reason."""
         with suppress(ConnectionClosed):
             while True:
-                await self.hear()
+                await self.receive()
         return self.socket.close_code, self.socket.close_reason
 
     def all(self, kind: type[M]) -> list[M]:
