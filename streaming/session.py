@@ -12,16 +12,7 @@ from streaming.captioner import Captioner
 from streaming.frontend import FrontEnd, Judged
 from streaming.hypothesis import Hypothesis
 from streaming.lifecycle import Event, Lifecycle
-from streaming.protocol import (
-    SAMPLE_RATE,
-    Closed,
-    Error,
-    Final,
-    Flushed,
-    Partial,
-    Speech,
-    Start,
-)
+from streaming.protocol import SAMPLE_RATE, Closed, Error, Final, Flushed, Partial, Speech, Start
 from streaming.reorder import ReorderBuffer
 from streaming.segmenter import Began, Ended, Paused, SegmenterEvent
 from streaming.settings import Settings

@@ -92,11 +92,7 @@ def test_a_sampled_row_with_a_drafter_follows_from_its_seed_alone(
         wanted[request] = one.tokens
     for static in (False, True):
         engine = Engine(
-            CHECKPOINT,
-            slots=5,
-            drafter=drafter(),
-            proposer=PROPOSERS["reuse"],
-            static=static,
+            CHECKPOINT, slots=5, drafter=drafter(), proposer=PROPOSERS["reuse"], static=static
         )
         for one in run_shuffled(engine, WARM + GREEDY, random.Random(static)):
             assert one.tokens == wanted[one.request]

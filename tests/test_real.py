@@ -32,11 +32,7 @@ from tests.support.audio import english, needs_audio, read, recordings
 from tests.support.streams import coloured_noise, encoded, feed, finals
 from tests.support.transformers_greedy import greedy_reference, prompt_like
 
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.timeout(1800),
-    needs_audio,
-]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1800), needs_audio]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -94,10 +90,7 @@ def test_features_and_logits_equal_transformers(name: str, monkeypatch: pytest.M
     tokens = torch.cat((prompt_like(checkpoint(name)), torch.tensor([said.tokens])), 1)
     theirs = reference(name)(input_features=features, decoder_input_ids=tokens).logits
     make = partial(
-        Whisper.from_weights,
-        checkpoint(name).config,
-        checkpoint(name).weights,
-        torch.device("cpu"),
+        Whisper.from_weights, checkpoint(name).config, checkpoint(name).weights, torch.device("cpu")
     )
     plain, exact = (make(dtype) for dtype in (torch.float32, torch.float64))
     truth = logits_along(name, tokens, features, exact)

@@ -31,12 +31,7 @@ from daemon.sessions.outbox import Outbox
 from daemon.sessions.rate_limit import RateLimit
 from daemon.sessions.registry import SessionRegistry
 from streaming.lifecycle import State
-from streaming.protocol import (
-    SAMPLE_RATE,
-    Heard,
-    ServerMessage,
-    encode,
-)
+from streaming.protocol import SAMPLE_RATE, Heard, ServerMessage, encode
 
 logger = logging.getLogger(__name__)
 
