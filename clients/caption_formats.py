@@ -9,19 +9,7 @@ from typing import Protocol, TextIO, assert_never
 
 import msgspec
 
-from streaming.protocol import (
-    Closed,
-    Error,
-    Final,
-    Flushed,
-    Heard,
-    Lag,
-    Partial,
-    Ready,
-    ServerMessage,
-    Speech,
-    encode,
-)
+from streaming import protocol
 from streaming.subtitles import Subtitles, columns, head, printable
 
 CLEAR = "\r\x1b[K"
@@ -38,7 +26,7 @@ class Format(Protocol):
 
     header: str
 
-    def render(self, message: ServerMessage) -> str:
+    def render(self, message: protocol.ServerMessage) -> str:
         """The text that the message adds to the output; often none."""
 
 
@@ -47,9 +35,9 @@ class Text:
 
     header = ""
 
-    def render(self, message: ServerMessage) -> str:
+    def render(self, message: protocol.ServerMessage) -> str:
         """The text of a final."""
-        text = printable(message.text).strip() if isinstance(message, Final) else ""
+        text = printable(message.text).strip() if isinstance(message, protocol.Final) else ""
         return f"{text}\n" if text else ""
 
 
@@ -58,11 +46,11 @@ class JsonLines:
 
     header = ""
 
-    def render(self, message: ServerMessage) -> str:
+    def render(self, message: protocol.ServerMessage) -> str:
         """The message itself."""
-        if isinstance(message, Ready):
+        if isinstance(message, protocol.Ready):
             message = msgspec.structs.replace(message, key=None)
-        return f"{encode(message)}\n"
+        return f"{protocol.encode(message)}\n"
 
 
 FORMATS: dict[str, Callable[[], Format]] = {
@@ -89,32 +77,32 @@ class Screen:
         self._format = form
         self._out = out
         self._err = err
-        self._partial: Partial | None = None
+        self._partial: protocol.Partial | None = None
         self._lag_s = 0.0
         self._level_db: float | None = None
         self._drawn = ""
         self._header = form.header
 
-    def show(self, message: ServerMessage) -> None:
+    def show(self, message: protocol.ServerMessage) -> None:
         """Write the message in the format, and update the live line."""
         self._write(self._header)
         self._header = ""
         match message:
-            case Partial():
+            case protocol.Partial():
                 self._partial = message
-            case Final():
+            case protocol.Final():
                 self.captions += bool(message.text.strip())
                 if self._partial is not None and self._partial.utterance <= message.utterance:
                     self._partial = None
-            case Ready() | Closed():
+            case protocol.Ready() | protocol.Closed():
                 self._partial, self._lag_s = None, 0.0
-            case Lag():
+            case protocol.Lag():
                 self._lag_s = message.seconds if message.seconds >= BEHIND_S else 0.0
-            case Error():
+            case protocol.Error():
                 self.troubles += 1
                 if not message.fatal:  # the handler of FatalError reports a fatal one
                     self.tell(f"{message.message} ({message.code})")
-            case Speech() | Flushed() | Heard():
+            case protocol.Speech() | protocol.Flushed() | protocol.Heard():
                 pass
             case _:
                 assert_never(message)

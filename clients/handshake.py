@@ -30,17 +30,7 @@ from websockets.exceptions import (
 from websockets.http11 import Response
 from websockets.typing import Subprotocol
 
-from streaming.protocol import (
-    SUBPROTOCOL,
-    Error,
-    ProtocolError,
-    Ready,
-    Resume,
-    ServerMessage,
-    Start,
-    decode_server,
-    encode,
-)
+from streaming import protocol
 
 DEFAULT_URL = "ws://127.0.0.1:8765"
 
@@ -109,7 +99,7 @@ class WrongProtocolError(StreamError):
 class FatalError(StreamError):
     """The daemon ended the session; `error` is what it said."""
 
-    def __init__(self, error: Error) -> None:
+    def __init__(self, error: protocol.Error) -> None:
         super().__init__(f"the daemon ended the session: {error.message} ({error.code})")
         self.error = error
 
@@ -127,12 +117,14 @@ class Address:
     open_timeout: float
 
 
-async def open_session(address: Address, hello: Start | Resume) -> tuple[TrackedConnection, Ready]:
+async def open_session(
+    address: Address, hello: protocol.Start | protocol.Resume
+) -> tuple[TrackedConnection, protocol.Ready]:
     """A websocket with an open session, and the daemon's `ready`.
 
     Raises ConnectError, RefusedError, WrongProtocolError or ConnectionLostError.
     """
-    query = {"resume": hello.session} if isinstance(hello, Resume) else {}
+    query = {"resume": hello.session} if isinstance(hello, protocol.Resume) else {}
     websocket = await _open(address, query)
     try:
         return websocket, await _greet(websocket, hello, address)
@@ -148,7 +140,7 @@ async def _open(address: Address, query: dict[str, str]) -> TrackedConnection:
     try:
         websocket = await open_websocket(
             target,
-            subprotocols=[Subprotocol(SUBPROTOCOL)],
+            subprotocols=[Subprotocol(protocol.SUBPROTOCOL)],
             additional_headers={"Authorization": f"Bearer {address.token}"}
             if address.token
             else None,
@@ -179,42 +171,46 @@ async def _open(address: Address, query: dict[str, str]) -> TrackedConnection:
     except InvalidHandshake as error:
         hint = "" if urlsplit(url).scheme == "wss" else "; with TLS its URL begins with wss://"
         raise WrongProtocolError(f"{url} is not a captiond daemon: {error}{hint}") from error
-    if websocket.subprotocol != SUBPROTOCOL:
+    if websocket.subprotocol != protocol.SUBPROTOCOL:
         await websocket.close()
-        raise WrongProtocolError(f"{url} is a websocket, but does not speak {SUBPROTOCOL}")
+        raise WrongProtocolError(f"{url} is a websocket, but does not speak {protocol.SUBPROTOCOL}")
     assert isinstance(websocket, TrackedConnection)
     return websocket
 
 
-async def _greet(websocket: TrackedConnection, hello: Start | Resume, address: Address) -> Ready:
+async def _greet(
+    websocket: TrackedConnection, hello: protocol.Start | protocol.Resume, address: Address
+) -> protocol.Ready:
     """Send `hello` and await `ready`."""
     url, patience = address.url, address.open_timeout
     try:
         async with asyncio.timeout(patience):
-            await websocket.send(encode(hello))
+            await websocket.send(protocol.encode(hello))
             message = decode(await websocket.recv())
     except TimeoutError as error:
         raise ConnectError(f"the daemon at {url} did not answer within {patience:g} s") from error
     except ConnectionClosed as error:
         raise lost(error) from error
     match message:
-        case Ready():
+        case protocol.Ready():
             return message
-        case Error():
+        case protocol.Error():
             raise RefusedError(f"the daemon at {url} refused: {message.message} ({message.code})")
         case _:
             raise WrongProtocolError(f"{url} sent {type(message).__name__} before Ready")
 
 
-def decode(data: str | bytes) -> ServerMessage:
+def decode(data: str | bytes) -> protocol.ServerMessage:
     """A message of the daemon's. Raises WrongProtocolError."""
     if isinstance(data, bytes):
-        raise WrongProtocolError(f"the daemon sent a binary frame, which {SUBPROTOCOL} does not")
-    try:
-        return decode_server(data)
-    except ProtocolError as error:
         raise WrongProtocolError(
-            f"the daemon sent what this {SUBPROTOCOL} client does not know ({error}); "
+            f"the daemon sent a binary frame, which {protocol.SUBPROTOCOL} does not"
+        )
+    try:
+        return protocol.decode_server(data)
+    except protocol.ProtocolError as error:
+        raise WrongProtocolError(
+            f"the daemon sent what this {protocol.SUBPROTOCOL} client does not know ({error}); "
             "install the same version on both sides"
         ) from error
 

@@ -42,22 +42,7 @@ from clients.handshake import (
     open_session,
 )
 from clients.replay import Replay
-from streaming.protocol import (
-    Closed,
-    Error,
-    Final,
-    Flush,
-    Flushed,
-    Heard,
-    Ready,
-    Resume,
-    ServerMessage,
-    Speech,
-    Start,
-    Stop,
-    decode_client,
-    encode,
-)
+from streaming import protocol
 
 __all__ = [
     "DEFAULT_URL",
@@ -71,7 +56,7 @@ __all__ = [
     "connect",
 ]
 
-DEFAULT_START = Start()
+DEFAULT_START = protocol.Start()
 SILENT_S = 45.0  # without data: a daemon pings every 20 s, so the connection is broken
 ATTEMPT_S = 8.0  # for each step of an attempt to resume
 BACKOFF_S = (0.0, 0.2, 0.5, 1.0, 2.0)  # before attempts to resume; the last one repeats
@@ -79,7 +64,7 @@ BACKOFF_S = (0.0, 0.2, 0.5, 1.0, 2.0)  # before attempts to resume; the last one
 logger = logging.getLogger(__name__)
 
 
-def _speech_order(message: Speech) -> tuple[int, bool]:
+def _speech_order(message: protocol.Speech) -> tuple[int, bool]:
     """A key that grows from one speech message of a session to the next."""
     return message.utterance, message.event == "end"
 
@@ -90,7 +75,9 @@ class Captions:
     ready: the daemon's answer: session, model, limits.
     """
 
-    def __init__(self, websocket: TrackedConnection, ready: Ready, address: Address) -> None:
+    def __init__(
+        self, websocket: TrackedConnection, ready: protocol.Ready, address: Address
+    ) -> None:
         self.ready = ready
         self._websocket = websocket
         self._address = address
@@ -104,7 +91,7 @@ class Captions:
         self._flushed = -1.0  # place of the last flush that was answered
         self._silent = False  # no audio was sent since the last flush
         self._again = False  # a second answer at the same place is due
-        self._failed: Error | None = None
+        self._failed: protocol.Error | None = None
         self._sending = asyncio.Lock()
         self._resuming = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -131,7 +118,7 @@ class Captions:
         if self._stopped:
             raise RuntimeError("the stream was stopped: nothing is left to flush")
         self._again, self._silent = self._silent, True
-        await self._put(encode(Flush()))
+        await self._put(protocol.encode(protocol.Flush()))
 
     async def stop(self) -> None:
         """End of audio: the pending finals and Closed follow. A second call does nothing.
@@ -140,9 +127,9 @@ class Captions:
         """
         if not self._stopped:
             self._stopped = True
-            await self._put(encode(Stop()))
+            await self._put(protocol.encode(protocol.Stop()))
 
-    async def __aiter__(self) -> AsyncIterator[ServerMessage]:
+    async def __aiter__(self) -> AsyncIterator[protocol.ServerMessage]:
         """Every message after `ready`, up to and including Closed, each once.
 
         A fatal error is yielded like any message, and so are those that follow it: a daemon that
@@ -150,7 +137,7 @@ class Captions:
         ConnectionLostError if the stream ends without Closed or before `stop`, and
         WrongProtocolError on a message that is not in captiond.v1.
         """
-        fatal: Error | None = None
+        fatal: protocol.Error | None = None
         closed = False
         while not closed:
             websocket = self._websocket
@@ -164,9 +151,9 @@ class Captions:
                 continue
             if not self._is_news(message):
                 continue
-            if isinstance(message, Error) and message.fatal:
+            if isinstance(message, protocol.Error) and message.fatal:
                 fatal = message
-            closed = isinstance(message, Closed)
+            closed = isinstance(message, protocol.Closed)
             yield message
         if fatal is not None:
             raise FatalError(fatal)
@@ -186,25 +173,25 @@ class Captions:
             if self.ready.key is not None and self._websocket.silent > SILENT_S:
                 self._websocket.transport.abort()
 
-    def _is_news(self, message: ServerMessage) -> bool:
+    def _is_news(self, message: protocol.ServerMessage) -> bool:
         """Whether the message is new to the caller; notes what must not be lost or come twice."""
         match message:
-            case Heard():
+            case protocol.Heard():
                 self._replay.acknowledge(message.bytes)
                 return False
-            case Final():
+            case protocol.Final():
                 if self._resumed and message.utterance < self._finals:
                     return False
                 self._finals += 1
-            case Speech():
+            case protocol.Speech():
                 if self._resumed and _speech_order(message) <= self._speech:
                     return False
                 self._speech = _speech_order(message)
-            case Flushed():
+            case protocol.Flushed():
                 if self._resumed and message.at <= self._flushed and not self._again:
                     return False
                 self._flushed, self._again = message.at, False
-            case Error(code="decode_failed"):
+            case protocol.Error(code="decode_failed"):
                 if self._resumed and message == self._failed:
                     return False
                 self._failed = message
@@ -267,7 +254,7 @@ class Captions:
             self._resend_from = again.heard
             self._resumed = True
 
-    async def _reopen(self, error: ConnectionClosed) -> tuple[TrackedConnection, Ready]:
+    async def _reopen(self, error: ConnectionClosed) -> tuple[TrackedConnection, protocol.Ready]:
         """Try at growing intervals, for as long as the daemon keeps the session."""
         # A close frame is the daemon's decision: the session is gone.
         if self.ready.key is None or error.rcvd is not None:
@@ -280,7 +267,7 @@ class Captions:
             if time.monotonic() - began + pause > self.ready.limits.resume_seconds:
                 break
             await asyncio.sleep(pause)
-            wish = Resume(
+            wish = protocol.Resume(
                 session=self.ready.session,
                 key=self.ready.key,
                 finals=self._finals,
@@ -315,7 +302,7 @@ def _retrieve(task: asyncio.Task[None]) -> None:
 @asynccontextmanager
 async def connect(
     url: str = DEFAULT_URL,
-    start: Start = DEFAULT_START,
+    start: protocol.Start = DEFAULT_START,
     *,
     token: str | None = None,
     resume: bool = True,
@@ -331,7 +318,7 @@ async def connect(
     protocol; ConnectError, RefusedError or WrongProtocolError if no session comes about.
     """
     start = msgspec.structs.replace(start, resumable=resume)
-    decode_client(encode(start))  # structs are not checked when they are made
+    protocol.decode_client(protocol.encode(start))  # structs are not checked when they are made
     address = Address(url, token, open_timeout)
     captions = Captions(*await open_session(address, start), address)
     watching = asyncio.create_task(captions.watch())

@@ -19,14 +19,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from streaming.settings import (
-    Detector,
-    EndpointSilence,
-    MinimumSpeech,
-    PartialInterval,
-    Settings,
-    VadMode,
-)
+from streaming import settings
 from streaming.settings import bounds as bounds_of
 
 ENVIRONMENT_PREFIX = "CAPTIOND_"
@@ -35,7 +28,7 @@ ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/\s*?#@]+/?", re.IGNORECASE)
 # Not keys of `Config`: the file to read; the address that this package's clients call, and their token.
 OTHER_VARIABLES = frozenset({"CAPTIOND_CONFIG", "CAPTIOND_URL", "CAPTIOND_TOKEN"})
 
-_STREAMING = Settings()  # the streaming room states its defaults
+_STREAMING = settings.Settings()  # the streaming room states its defaults
 
 Text = Annotated[str, Meta(min_length=1)]
 
@@ -155,20 +148,20 @@ class Config(Struct, frozen=True, kw_only=True):
         float, Meta(ge=1.0, le=1e6, description="size of all beyond which the oldest are removed")
     ] = 1000.0
     endpoint_silence_ms: Annotated[
-        EndpointSilence,
+        settings.EndpointSilence,
         Meta(description="silence that ends an utterance; from 15 s on less and less"),
     ] = _STREAMING.endpoint_silence_ms
     partial_interval_ms: Annotated[
-        PartialInterval, Meta(description="new audio between two partials")
+        settings.PartialInterval, Meta(description="new audio between two partials")
     ] = _STREAMING.partial_interval_ms
     minimum_speech_ms: Annotated[
-        MinimumSpeech, Meta(description="speech shorter than this is taken for noise")
+        settings.MinimumSpeech, Meta(description="speech shorter than this is taken for noise")
     ] = _STREAMING.minimum_speech_ms
     vad: Annotated[
-        Detector, Meta(description="voice detector; webrtc wants minimum_speech_ms = 120")
+        settings.Detector, Meta(description="voice detector; webrtc wants minimum_speech_ms = 120")
     ] = _STREAMING.vad
     vad_mode: Annotated[
-        VadMode, Meta(description="of webrtc: 0 hears the most, 3 rejects the most")
+        settings.VadMode, Meta(description="of webrtc: 0 hears the most, 3 rejects the most")
     ] = _STREAMING.vad_mode
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="least severe line logged")

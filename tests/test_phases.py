@@ -10,15 +10,8 @@ from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from model.drafting.drafter_files import TrainedDrafter
+from model.engine import phases
 from model.engine.graphs import PhaseInputs
-from model.engine.phases import (
-    DetectInputs,
-    DraftInputs,
-    EncodeInputs,
-    Phases,
-    PrefillInputs,
-    VerifyInputs,
-)
 from model.whisper.slots import Slots
 from tests.support.tiny import CHECKPOINT
 from tests.support.tiny_drafters import tiny_drafter, tiny_speech_draft, whisper_of
@@ -37,9 +30,9 @@ class Bench:
         self.slots = Slots.allocate(whisper, 8, block=4)
         bias = CHECKPOINT.tokens.bias(first=False)
         self.drafter = drafter.over_slots(whisper, bias, 8, packed=False)
-        self.phases = Phases(whisper, CHECKPOINT.tokens, self.slots, self.drafter)
+        self.phases = phases.Phases(whisper, CHECKPOINT.tokens, self.slots, self.drafter)
         self.slots.reset(0, [100, 50, 80], [1, 2, 3], [0.0, 0.7, 1.0])
-        self.phases.encode(EncodeInputs(MEL, first=0, audio_len=100))
+        self.phases.encode(phases.EncodeInputs(MEL, first=0, audio_len=100))
 
     def state(self) -> list[Tensor]:
         """All that a phase may change, live."""
@@ -52,7 +45,7 @@ class Bench:
 
 
 # With a text behind each prompt.
-PREFILL = PrefillInputs(
+PREFILL = phases.PrefillInputs(
     tokens=TOKENS,
     prompt_lens=torch.tensor([4, 5, 6]),
     starts=torch.tensor([0, 1, 2]),
@@ -64,7 +57,7 @@ PREFILL = PrefillInputs(
     sampled=True,
 )
 # From the host and from the drafter.
-VERIFY = VerifyInputs(
+VERIFY = phases.VerifyInputs(
     candidates=TOKENS[:, :4],
     counts=torch.tensor([4, 4, 0]),
     drafted=torch.tensor([False, True, False]),
@@ -74,11 +67,11 @@ VERIFY = VerifyInputs(
 )
 
 
-DRAFT = DraftInputs(rows=3, count=4, kv_len=64, audio_len=100, sampled=True)
+DRAFT = phases.DraftInputs(rows=3, count=4, kv_len=64, audio_len=100, sampled=True)
 # By name: the phase, its inputs, and whether it works on rows that have a transcript.
 CASES: dict[str, tuple[str, PhaseInputs, bool]] = {
-    "encode": ("encode", EncodeInputs(MEL, first=2, audio_len=100), False),
-    "detect": ("detect", DetectInputs(first=0, last=3, encoder_len=100), True),
+    "encode": ("encode", phases.EncodeInputs(MEL, first=2, audio_len=100), False),
+    "detect": ("detect", phases.DetectInputs(first=0, last=3, encoder_len=100), True),
     "prefill": ("prefill", PREFILL, False),
     "draft": ("draft", DRAFT, True),
     "verify": ("verify", VERIFY, True),

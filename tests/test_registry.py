@@ -9,20 +9,8 @@ import pytest
 
 from daemon.monitoring.metrics import total
 from daemon.server import Daemon
+from streaming import protocol
 from streaming.lifecycle import State
-from streaming.protocol import (
-    Closed,
-    Error,
-    Final,
-    Flush,
-    Flushed,
-    Heard,
-    Ready,
-    Resume,
-    Speech,
-    Start,
-    Stop,
-)
 from tests.support.fakes import ScriptedEngine
 from tests.support.wire import (
     ALICE,
@@ -38,19 +26,19 @@ from tests.support.wire import (
     until,
 )
 
-RESUMABLE = Start(partials=False, resumable=True)
+RESUMABLE = protocol.Start(partials=False, resumable=True)
 
 
-async def begin(client: Client, audio: bytes) -> Ready:
+async def begin(client: Client, audio: bytes) -> protocol.Ready:
     await client.say(RESUMABLE, audio)
-    return await client.receive_until(Ready)
+    return await client.receive_until(protocol.Ready)
 
 
-async def begin_and_stop(daemon: Daemon, *before_stop: Flush) -> Ready:
+async def begin_and_stop(daemon: Daemon, *before_stop: protocol.Flush) -> protocol.Ready:
     """A session whose client has vanished when its stop had been heard."""
     async with calling(daemon) as client:
         ready = await begin(client, sentence())
-        await client.say(*before_stop, Stop())
+        await client.say(*before_stop, protocol.Stop())
         await until(lambda: daemon.sessions[ready.session].state is State.DRAINING)
         await lose(daemon, client)
     return ready
@@ -62,10 +50,10 @@ async def lose(daemon: Daemon, client: Client) -> None:
     await until(lambda: daemon.sessions.waiting == before + 1)
 
 
-def wish(ready: Ready, finals: int = 0, heard: int = 0, **changes: Any) -> Resume:
+def wish(ready: protocol.Ready, finals: int = 0, heard: int = 0, **changes: Any) -> protocol.Resume:
     assert ready.key is not None
     names: dict[str, Any] = {"session": ready.session, "key": ready.key} | changes
-    return Resume(finals=finals, heard=heard, **names)
+    return protocol.Resume(finals=finals, heard=heard, **names)
 
 
 def keeping(
@@ -76,7 +64,7 @@ def keeping(
 
 
 @asynccontextmanager
-async def lost(daemon: Daemon, audio: bytes, **options: Any) -> AsyncIterator[Ready]:
+async def lost(daemon: Daemon, audio: bytes, **options: Any) -> AsyncIterator[protocol.Ready]:
     """The `ready` of a session whose client has vanished after `audio`."""
     async with calling(daemon, **options) as client:
         ready = await begin(client, audio)
@@ -90,20 +78,22 @@ async def test_a_lost_client_gets_what_it_missed_and_goes_on() -> None:
     async with keeping() as daemon, lost(daemon, speech()[:cut]) as ready:
         async with calling(daemon) as client:
             await client.say(wish(ready))
-            again = await client.receive_until(Ready)
+            again = await client.receive_until(protocol.Ready)
             assert (again.session, again.key, again.heard) == (ready.session, ready.key, cut)
             await client.finish(speech()[cut:])
             assert await client.hang_up() == (1000, "")
         whole = await talk_whole(daemon)
-        assert [f.text for f in client.all(Final)] == [f.text for f in whole.all(Final)]
-        assert client.all(Speech) == whole.all(Speech)
-        assert client.all(Closed) == whole.all(Closed)
+        assert [f.text for f in client.all(protocol.Final)] == [
+            f.text for f in whole.all(protocol.Final)
+        ]
+        assert client.all(protocol.Speech) == whole.all(protocol.Speech)
+        assert client.all(protocol.Closed) == whole.all(protocol.Closed)
         assert total(daemon.metrics.resumed) == 1
 
 
 async def talk_whole(daemon: Daemon) -> Client:
     async with calling(daemon) as client:
-        await client.finish(Start(partials=False), speech())
+        await client.finish(protocol.Start(partials=False), speech())
         return client
 
 
@@ -112,15 +102,15 @@ async def test_cut_anywhere_the_finals_are_those_of_an_uninterrupted_stream(seed
     dice = random.Random(seed)
     async with keeping() as daemon:
         whole = await talk_whole(daemon)
-        ready: Ready | None = None
-        finals: list[Final] = []
+        ready: protocol.Ready | None = None
+        finals: list[protocol.Final] = []
         at = 0
         for turn in range(4):
             async with calling(daemon) as client:
                 await client.say(
                     RESUMABLE if ready is None else wish(ready, len(finals), max(at - 9, 0))
                 )
-                ready = await client.receive_until(Ready)
+                ready = await client.receive_until(protocol.Ready)
                 at = ready.heard
                 until_byte = len(speech()) if turn == 3 else dice.randrange(at, len(speech()))
                 for first in range(at, until_byte, 12_345):
@@ -132,11 +122,11 @@ async def test_cut_anywhere_the_finals_are_those_of_an_uninterrupted_stream(seed
                     await lose(daemon, client)
                 else:
                     await client.finish()
-                finals += client.all(Final)
+                finals += client.all(protocol.Final)
         assert [(f.utterance, f.start, f.text) for f in finals] == [
-            (f.utterance, f.start, f.text) for f in whole.all(Final)
+            (f.utterance, f.start, f.text) for f in whole.all(protocol.Final)
         ]
-        assert client.all(Closed) == whole.all(Closed)
+        assert client.all(protocol.Closed) == whole.all(protocol.Closed)
 
 
 async def test_a_client_lost_after_stop_gets_its_finals_and_closed() -> None:
@@ -148,7 +138,7 @@ async def test_a_client_lost_after_stop_gets_its_finals_and_closed() -> None:
         async with calling(daemon) as client:
             await client.say(wish(ready))
             await client.hear_all()
-            assert client.all(Final)
+            assert client.all(protocol.Final)
             assert await client.hang_up() == (1000, "")
         await until(lambda: not len(daemon.sessions))
 
@@ -157,15 +147,15 @@ async def test_who_comes_back_may_say_flush_and_stop_again() -> None:
     """It cannot know that they were heard."""
     engine = ScriptedEngine(held=True)
     async with keeping(engine) as daemon:
-        ready = await begin_and_stop(daemon, Flush())
+        ready = await begin_and_stop(daemon, protocol.Flush())
         async with calling(daemon) as client:
-            await client.say(wish(ready), Flush(), Stop(), RESUMABLE)
-            await client.receive_until(Error)  # all before that start has been heard
+            await client.say(wish(ready), protocol.Flush(), protocol.Stop(), RESUMABLE)
+            await client.receive_until(protocol.Error)  # all before that start has been heard
             engine.release()
             await client.hear_all()
             assert await client.hang_up() == (1000, "")
-        assert len(client.all(Error)) == len(client.all(Flushed)) == 1
-        assert client.all(Final)
+        assert len(client.all(protocol.Error)) == len(client.all(protocol.Flushed)) == 1
+        assert client.all(protocol.Final)
 
 
 async def test_who_comes_back_to_a_session_that_is_ending_is_told_the_rest() -> None:
@@ -177,13 +167,13 @@ async def test_who_comes_back_to_a_session_that_is_ending_is_told_the_rest() -> 
             await until(lambda: daemon.sessions[ready.session].state is State.DRAINING)
             await lose(daemon, client)
         async with calling(daemon) as client:
-            await client.say(wish(ready), sentence(), Flush(), "nonsense", Stop())
-            await client.receive_until(Ready)
+            await client.say(wish(ready), sentence(), protocol.Flush(), "nonsense", protocol.Stop())
+            await client.receive_until(protocol.Ready)
             engine.release()
             assert await client.hang_up() == (4000, "idle")
-        assert client.all(Final)
-        assert [error.code for error in client.all(Error)] == ["idle"]
-        (closed,) = client.all(Closed)
+        assert client.all(protocol.Final)
+        assert [error.code for error in client.all(protocol.Error)] == ["idle"]
+        (closed,) = client.all(protocol.Closed)
         assert closed.received == len(sentence()) // 2
         await until(lambda: not len(daemon.sessions))
 
@@ -194,7 +184,7 @@ async def test_who_comes_back_early_takes_the_place_of_its_old_connection() -> N
         ready = await begin(old, sentence())
         async with calling(daemon, f"/?resume={ready.session}") as new:
             await new.say(wish(ready))
-            assert (await new.receive_until(Ready)).session == ready.session
+            assert (await new.receive_until(protocol.Ready)).session == ready.session
             assert (await old.hang_up())[0] == 1006
             await new.finish()
 
@@ -205,11 +195,11 @@ async def test_only_its_own_client_gets_a_session(changes: dict[str, Any]) -> No
     async with keeping() as daemon, lost(daemon, sentence()) as ready:
         async with calling(daemon) as client:
             await client.say(wish(ready, **changes))
-            error = await client.receive_until(Error)
+            error = await client.receive_until(protocol.Error)
             assert (error.code, error.fatal) == ("bad_resume", False)
             assert "there is no such session" in error.message
-            await client.say(Start())
-            await client.receive_until(Ready)
+            await client.say(protocol.Start())
+            await client.receive_until(protocol.Ready)
         assert daemon.sessions.waiting == 1
 
 
@@ -222,7 +212,7 @@ async def test_a_client_that_knows_too_much_is_told(finals: int, heard: int, say
     async with keeping() as daemon, lost(daemon, sentence()) as ready:
         async with calling(daemon) as client:
             await client.say(wish(ready, finals, heard))
-            assert says in (await client.receive_until(Error)).message
+            assert says in (await client.receive_until(protocol.Error)).message
         assert daemon.sessions.waiting == 1
 
 
@@ -260,7 +250,7 @@ async def test_who_has_left_finals_to_be_written_has_not_left(tmp_path: Path) ->
     engine = ScriptedEngine(held=True)
     async with serving(engine, max_sessions=1, transcripts_dir=str(tmp_path)) as daemon:
         async with calling(daemon) as client:
-            await client.say(Start(partials=False), sentence())
+            await client.say(protocol.Start(partials=False), sentence())
             await until(engine.entered.is_set)
             client.socket.transport.abort()
         await until(lambda: daemon.sessions.finishing == 1 and not daemon.admission.admitted)
@@ -292,14 +282,14 @@ async def test_who_is_let_in_to_resume_starts_nothing_where_there_is_no_room(
         async with calling(daemon, f"/?resume={ready.session}") as new:
             for key in keys:
                 await new.say(wish(ready, key=key))
-                assert (await new.receive_until(Error)).code == "bad_resume"
-            await new.say(Start(), sentence())
+                assert (await new.receive_until(protocol.Error)).code == "bad_resume"
+            await new.say(protocol.Start(), sentence())
             assert await new.hang_up() == (1013, "try again later")
         error = new.heard[-1]
-        assert isinstance(error, Error)
+        assert isinstance(error, protocol.Error)
         assert (error.code, error.fatal) == ("busy", True)
         assert "all 1 sessions are taken" in error.message
-        assert not new.all(Ready)
+        assert not new.all(protocol.Ready)
         assert total(daemon.metrics.started) == len(daemon.sessions) == 1
         assert total(daemon.metrics.refused) == total(daemon.metrics.refused.labels("full")) == 1
         await until(lambda: len(daemon.admission.admitted) == 1)
@@ -310,9 +300,9 @@ async def test_who_is_let_in_to_resume_may_start_where_there_is_room() -> None:
     async with keeping(max_sessions=2) as daemon, calling(daemon) as old:
         ready = await begin(old, sentence())
         async with calling(daemon, f"/?resume={ready.session}") as new:
-            await new.finish(Start(), sentence())
+            await new.finish(protocol.Start(), sentence())
             assert await new.hang_up() == (1000, "")
-        assert not new.all(Error)
+        assert not new.all(protocol.Error)
         assert total(daemon.metrics.started) == 2
 
 
@@ -324,7 +314,7 @@ async def test_anothers_session_opens_no_door(tokens: str) -> None:
         assert (await refusal(daemon, door, **bearer(BOB))).status_code == 503
         async with calling(daemon, door, **bearer(ALICE)) as new:
             await new.say(wish(ready))
-            await new.receive_until(Ready)
+            await new.receive_until(protocol.Ready)
 
 
 @pytest.mark.parametrize("resumable", [False, True])
@@ -332,8 +322,8 @@ async def test_who_does_not_wish_to_come_back_is_forgotten(resumable: bool) -> N
     """A close frame is a decision, too."""
     async with keeping() as daemon:
         async with calling(daemon) as client:
-            await client.say(Start(resumable=resumable), sentence())
-            assert ((await client.receive_until(Ready)).key is None) is not resumable
+            await client.say(protocol.Start(resumable=resumable), sentence())
+            assert ((await client.receive_until(protocol.Ready)).key is None) is not resumable
             if not resumable:
                 client.socket.transport.abort()
         await until(lambda: not len(daemon.sessions))
@@ -351,9 +341,9 @@ async def test_what_is_safe_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("daemon.sessions.connection.ACKNOWLEDGE_EVERY", 0.0)
     async with keeping() as daemon, calling(daemon) as client:
         await begin(client, sentence())
-        assert (await client.receive_until(Heard)).bytes == len(sentence())
+        assert (await client.receive_until(protocol.Heard)).bytes == len(sentence())
         await client.say(b"\0\0\0")
-        assert (await client.receive_until(Heard)).bytes == len(sentence()) + 3
+        assert (await client.receive_until(protocol.Heard)).bytes == len(sentence()) + 3
 
 
 async def test_the_token_belongs_to_the_session(tokens: str) -> None:
@@ -363,7 +353,7 @@ async def test_the_token_belongs_to_the_session(tokens: str) -> None:
     ):
         async with calling(daemon, **bearer(BOB)) as client:
             await client.say(wish(ready))
-            assert (await client.receive_until(Error)).code == "bad_resume"
+            assert (await client.receive_until(protocol.Error)).code == "bad_resume"
         async with calling(daemon, **bearer(ALICE)) as client:
             await client.say(wish(ready))
-            await client.receive_until(Ready)
+            await client.receive_until(protocol.Ready)

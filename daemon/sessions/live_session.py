@@ -24,22 +24,8 @@ from daemon.sessions.lag import LagReporter
 from daemon.sessions.replay_log import ReplayLog
 from daemon.sessions.transcripts import Transcript, Transcripts
 from model.engine.requests import Failure
+from streaming import protocol
 from streaming.lifecycle import Event, State
-from streaming.protocol import (
-    SAMPLE_BYTES,
-    SAMPLE_RATE,
-    Closed,
-    Error,
-    Final,
-    Flushed,
-    Limits,
-    Partial,
-    ProtocolError,
-    Ready,
-    ServerMessage,
-    Speech,
-    Start,
-)
 from streaming.session import Output, Session
 from streaming.settings import Settings
 from streaming.utterance import Decode
@@ -58,14 +44,14 @@ class Service:
     metrics: Metrics
     transcripts: Transcripts | None
 
-    def check(self, start: Start) -> None:
+    def check(self, start: protocol.Start) -> None:
         """Raises ProtocolError where the engine cannot do what `start` asks."""
         try:
             request_builder.check(start, self.engine)
         except ValueError as error:
-            raise ProtocolError("bad_request", str(error)) from None
+            raise protocol.ProtocolError("bad_request", str(error)) from None
 
-    def transcript(self, name: str, label: str, start: Start) -> Transcript | None:
+    def transcript(self, name: str, label: str, start: protocol.Start) -> Transcript | None:
         """A new one for the session `name`, where transcripts are wanted."""
         if self.transcripts is None:
             return None
@@ -80,7 +66,7 @@ class Client(Protocol):
     def gone(self) -> bool:
         """Whether it can be told nothing any more."""
 
-    def tell(self, message: ServerMessage) -> None:
+    def tell(self, message: protocol.ServerMessage) -> None:
         """The next message."""
 
     def changed(self) -> None:
@@ -105,7 +91,7 @@ class LiveSession:
     """
 
     def __init__(
-        self, name: str, label: str, start: Start, service: Service, on_closed: "OnClosed"
+        self, name: str, label: str, start: protocol.Start, service: Service, on_closed: "OnClosed"
     ) -> None:
         service.check(start)
         self.name = name
@@ -118,12 +104,12 @@ class LiveSession:
         self.close_reason = NORMAL
         self.outcome = ""
         self._resumed = False
-        self.bytes_per_second = start.rate * start.channels * SAMPLE_BYTES[start.encoding]
+        self.bytes_per_second = start.rate * start.channels * protocol.SAMPLE_BYTES[start.encoding]
         self._service = service
         self._on_closed = on_closed
         self.opened = asyncio.get_running_loop().time()
         self.stream = Session(start, service.settings)
-        self._closed: Closed | None = None
+        self._closed: protocol.Closed | None = None
         self._accounted = 0  # samples told to the metrics
         self.replay_log = ReplayLog(kept=keeps)
         self.lag = LagReporter(
@@ -232,7 +218,7 @@ class LiveSession:
         try:
             for output in step():
                 self._carry_out(output)
-        except ProtocolError:
+        except protocol.ProtocolError:
             raise
         except Exception:
             logger.exception("session %s: fault", self.name, extra={"session": self.name})
@@ -242,7 +228,7 @@ class LiveSession:
                 self._finish()
         # What seemed to be sound may turn out to be a header.
         received = max(self.stream.received, self._accounted)
-        self._service.metrics.audio.inc((received - self._accounted) / SAMPLE_RATE)
+        self._service.metrics.audio.inc((received - self._accounted) / protocol.SAMPLE_RATE)
         self._accounted = received
         if self.client is not None:
             self.client.changed()
@@ -251,27 +237,27 @@ class LiveSession:
         match output:
             case Decode():
                 self._dispatcher.submit(output)
-            case Closed():
+            case protocol.Closed():
                 self._finish(output)
-            case Final():
+            case protocol.Final():
                 self._service.metrics.final(output)
                 if self._transcript is not None:
                     self._transcript.final(output)
                 self._tell(output)
-            case Speech() | Flushed() | Error():
+            case protocol.Speech() | protocol.Flushed() | protocol.Error():
                 self._tell(output)
-            case Partial():
+            case protocol.Partial():
                 if self.client is not None:
                     self.client.tell(output)
             case _:
                 assert_never(output)
 
-    def _tell(self, message: ServerMessage) -> None:
+    def _tell(self, message: protocol.ServerMessage) -> None:
         self.replay_log.add(message)
         if self.client is not None:
             self.client.tell(message)
 
-    def _finish(self, closed: Closed | None = None) -> None:
+    def _finish(self, closed: protocol.Closed | None = None) -> None:
         """Tell the last messages."""
         if self.close_reason.error is not None:
             self._tell(self.close_reason.error)
@@ -297,13 +283,13 @@ class LiveSession:
 OnClosed = Callable[[LiveSession], None]
 
 
-def ready(live_session: LiveSession, service: Service, settings: Settings) -> Ready:
+def ready(live_session: LiveSession, service: Service, settings: Settings) -> protocol.Ready:
     """The message that answers a start or a resume; `settings` are the session's own."""
-    return Ready(
+    return protocol.Ready(
         session=live_session.name,
         model=service.engine.name,
         drafter=service.engine.drafter,
-        limits=Limits(
+        limits=protocol.Limits(
             frame_bytes=live_session.config.max_frame_bytes,
             utterance_seconds=settings.cap_ms / 1000,
             buffered_seconds=live_session.config.max_buffered_seconds,

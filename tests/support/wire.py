@@ -18,17 +18,7 @@ from websockets.typing import Subprotocol
 
 from daemon.config import Config
 from daemon.server import Daemon
-from streaming.protocol import (
-    SUBPROTOCOL,
-    ClientMessage,
-    Closed,
-    Final,
-    ServerMessage,
-    Start,
-    Stop,
-    decode_server,
-    encode,
-)
+from streaming import protocol
 from tests.support.fakes import PATIENCE, ScriptedEngine
 
 SAMPLE = Path(__file__).parent.parent.parent / "clients" / "sample.flac"
@@ -104,18 +94,18 @@ class Client:
 
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket
-        self.heard: list[ServerMessage] = []
+        self.heard: list[protocol.ServerMessage] = []
 
-    async def say(self, *messages: ClientMessage | str | bytes) -> None:
+    async def say(self, *messages: protocol.ClientMessage | str | bytes) -> None:
         for message in messages:
-            raw = message if isinstance(message, str | bytes) else encode(message)
+            raw = message if isinstance(message, str | bytes) else protocol.encode(message)
             await self.socket.send(raw)
 
-    async def receive(self) -> ServerMessage:
+    async def receive(self) -> protocol.ServerMessage:
         # Not wait_for: in Python 3.11 it drops a cancellation that comes together with the result.
         async with asyncio.timeout(PATIENCE):
             text = await self.socket.recv(decode=True)
-        self.heard.append(decode_server(text))
+        self.heard.append(protocol.decode_server(text))
         return self.heard[-1]
 
     async def receive_until(self, kind: type[M]) -> M:
@@ -124,14 +114,14 @@ class Client:
             pass
         return message
 
-    async def hear_all(self) -> list[ServerMessage]:
+    async def hear_all(self) -> list[protocol.ServerMessage]:
         """Everything until the session is closed."""
-        await self.receive_until(Closed)
+        await self.receive_until(protocol.Closed)
         return self.heard
 
-    async def finish(self, *messages: ClientMessage | str | bytes) -> None:
+    async def finish(self, *messages: protocol.ClientMessage | str | bytes) -> None:
         """Say these and stop, and hear everything until the session is closed."""
-        await self.say(*messages, Stop())
+        await self.say(*messages, protocol.Stop())
         await self.hear_all()
 
     async def hang_up(self) -> tuple[int | None, str | None]:
@@ -148,7 +138,7 @@ class Client:
 @asynccontextmanager
 async def calling(daemon: Daemon, path: str = "/", **options: Any) -> AsyncIterator[Client]:
     """A websocket to the daemon, before any message."""
-    options = {"subprotocols": [Subprotocol(SUBPROTOCOL)]} | options
+    options = {"subprotocols": [Subprotocol(protocol.SUBPROTOCOL)]} | options
     async with connect(f"ws://127.0.0.1:{daemon.port}{path}", **options) as socket:
         yield Client(socket)
 
@@ -166,12 +156,12 @@ def bearer(token: str) -> dict[str, Any]:
     return {"additional_headers": {"Authorization": f"Bearer {token}"}}
 
 
-async def talk(daemon: Daemon, start: Start | None = None) -> list[Final]:
+async def talk(daemon: Daemon, start: protocol.Start | None = None) -> list[protocol.Final]:
     """A whole session that does everything right; its finals."""
     async with calling(daemon) as client:
-        await client.finish(start or Start(), sentence())
+        await client.finish(start or protocol.Start(), sentence())
         assert await client.hang_up() == (1000, "")
-        return client.all(Final)
+        return client.all(protocol.Final)
 
 
 async def exchange(daemon: Daemon, *lines: str) -> tuple[str, bytes]:
