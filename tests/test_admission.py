@@ -32,9 +32,7 @@ def test_a_token_among_the_subprotocols_is_no_unknown_one() -> None:
         ({"Authorization": "Bearer wrong-token-of-a-length"}, "token", 401),
     ],
 )
-def test_whoever_may_not_come_in_is_told_why(
-    headers: dict[str, str], reason: str, status: int
-) -> None:
+def test_who_may_not_come_in_is_told_why(headers: dict[str, str], reason: str, status: int) -> None:
     refusal = authenticate(Headers(headers), TOKENS, ())
     assert isinstance(refusal, Refusal)
     assert (refusal.reason, refusal.reply.status) == (reason, status)

@@ -77,9 +77,7 @@ def test_starts_ascend_whatever_the_attention(tokens: int, states: int, seed: in
         ("", "en", []),
     ],
 )
-def test_words_have_their_marks_and_are_the_whole_text(
-    text: str, language: str, words: list[str]
-) -> None:
+def test_words_have_marks_and_are_all_the_text(text: str, language: str, words: list[str]) -> None:
     """A byte is a token here: characters of several bytes are kept whole."""
     tokens = TOKENS.encode(text)
     found = alignment.split_words(tokens, TOKENS, language)

@@ -58,9 +58,7 @@ def test_why_there_is_no_int8_contender(tmp_path: Path, monkeypatch: pytest.Monk
         field(tmp_path).contender("int8-oracle", 1)
 
 
-def test_a_trained_drafter_says_what_greedy_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_drafter_says_what_greedy_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Paced as a daemon's is, with slots for the largest batch; where every pass takes as long, it drafts."""
     monkeypatch.setattr(measure, "timed", lambda work: (work(), 1.0))
     plan = replace(PLAN, drafter=save_tiny_drafter(tmp_path / "tiny.safetensors"))

@@ -108,9 +108,7 @@ def test_weights_of_another_format_are_said_to_be(tmp_path: Path) -> None:
         ctranslate2_directory(replace(CHECKPOINT, name="base", source=str(tmp_path)), tmp_path)
 
 
-def test_faster_whisper_gets_every_sample_of_every_clip(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_faster_whisper_gets_all_samples(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Clips of one batch lie end to end and are cut apart where they meet, to the sample."""
     cut: list[np.ndarray] = []
 

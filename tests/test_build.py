@@ -36,9 +36,7 @@ def test_an_int8_engine(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Non
     assert engine.runner.state.cache.cross_keys.dtype == torch.bfloat16
 
 
-def test_int8_is_refused_where_it_cannot_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_int8_is_refused_where_it_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With what it lacks, and what to do instead."""
     monkeypatch.setattr(starting, "missing_instructions", lambda: ["AVX-512 BF16"])
     with pytest.raises(ModelError, match=r"needs a CPU with AVX-512 BF16 .* precision = float32"):

@@ -54,9 +54,7 @@ def screen(terminal: Terminal) -> Screen:
     return screen_on(terminal, io.StringIO())
 
 
-def test_a_partial_is_live_stable_part_plain_and_the_rest_dim(
-    terminal: Terminal, screen: Screen
-) -> None:
+def test_a_partial_is_plain_where_stable_and_else_dim(terminal: Terminal, screen: Screen) -> None:
     screen.show(partial("good morn", stable=4))
     assert terminal.seen() == f"{CLEAR}good{DIM} morn{PLAIN}"
     screen.show(partial("good morning", stable=12))
@@ -103,9 +101,7 @@ def test_meter_and_lag_stand_before_the_partial(terminal: Terminal, screen: Scre
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.2, 1.9])
-def test_a_daemon_that_has_caught_up_is_not_behind(
-    seconds: float, terminal: Terminal, screen: Screen
-) -> None:
+def test_who_caught_up_is_not_behind(seconds: float, terminal: Terminal, screen: Screen) -> None:
     """The last `lag` is below two seconds, and none follows to correct it."""
     screen.show(Lag(seconds=2.0, shedding="nothing"))
     assert terminal.seen() == f"{CLEAR}(2 s behind) "
@@ -128,9 +124,7 @@ def test_close_leaves_a_clean_line(terminal: Terminal, screen: Screen) -> None:
     assert terminal.seen() == CLEAR
 
 
-def test_a_terminal_of_unknown_size_is_taken_for_eighty_columns(
-    terminal: Terminal, screen: Screen
-) -> None:
+def test_a_terminal_of_unknown_size_has_eighty_columns(terminal: Terminal, screen: Screen) -> None:
     terminal.resize(0)
     screen.show(partial("x" * 100, stable=100))
     assert terminal.seen() == f"{CLEAR}{'x' * 79}"

@@ -74,9 +74,7 @@ def test_options_reach_the_daemon(tmp_path: Path) -> None:
         (["--partials"], True),
     ],
 )
-def test_partials_are_wanted_where_someone_sees_them(
-    words: list[str], wanted: bool, tmp_path: Path
-) -> None:
+def test_partials_are_wanted_where_seen(words: list[str], wanted: bool, tmp_path: Path) -> None:
     """No terminal here: only json shows them, unless the user decides."""
     with standin_thread() as server:
         caption(server, wav(tmp_path / "a.wav"), *words)
@@ -187,9 +185,7 @@ def test_an_interrupt_gets_the_pending_finals(
     assert capsys.readouterr() == ("spoken so far\n", "")
 
 
-def test_an_interrupt_does_not_wait_for_a_silent_pipe(
-    monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
+def test_an_interrupt_waits_for_no_pipe(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     with piped(monkeypatch) as writing, standin_thread(interrupted(after=0)) as server:
         assert caption(server, "-") == 130
         os.close(writing)

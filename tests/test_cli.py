@@ -114,9 +114,7 @@ def test_a_package_that_no_extra_brings_is_our_fault(monkeypatch: pytest.MonkeyP
         (["--nonsense", "serve"], "nonsense"),
     ],
 )
-def test_wrong_usage_is_explained(
-    capsys: pytest.CaptureFixture[str], argv: list[str], says: str
-) -> None:
+def test_usage_is_explained(capsys: pytest.CaptureFixture[str], argv: list[str], says: str) -> None:
     with pytest.raises(SystemExit) as caught:
         cli.main(argv)
     assert caught.value.code == 2

@@ -124,9 +124,7 @@ async def test_a_large_frame_gives_others_their_turn(monkeypatch: pytest.MonkeyP
     assert len(heard_at) == len(set(heard_at)) == 40
 
 
-async def test_a_client_that_vanishes_in_mid_word_frees_everything(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_client_that_vanishes_frees_everything(caplog: pytest.LogCaptureFixture) -> None:
     engine = ScriptedEngine(held=True)
     async with serving(engine, max_sessions=2) as daemon:
         with caplog.at_level(logging.INFO, logger="daemon"):
@@ -223,9 +221,7 @@ async def test_a_paused_client_that_vanishes_is_noticed_behind_what_it_sent(
         assert daemon.scheduler.stats().running == 0
 
 
-async def test_what_was_sent_before_a_shutdown_is_heard_to_its_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_what_was_sent_before_a_shutdown_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the daemon stops between two slices of a long frame."""
     original = Session.feed
 
@@ -262,9 +258,7 @@ async def test_a_fault_of_ours_is_logged_in_full_and_told_in_brief(
         assert await talk(daemon)
 
 
-async def test_a_fault_while_reading_is_paused_closes_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_fault_while_reading_pauses_closes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client's close frame lies behind audio that must be read and thrown away."""
 
     def accept(_session: Session, *_args: object) -> list[Output]:

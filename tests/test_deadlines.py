@@ -44,9 +44,7 @@ async def test_a_start_is_awaited_for_so_long() -> None:
     ("settings", "reason"),
     [({"idle_seconds": 0.01}, IDLE), ({"max_session_seconds": 0.01}, TIME_LIMIT)],
 )
-async def test_an_open_session_has_its_limits(
-    settings: dict[str, Any], reason: CloseReason
-) -> None:
+async def test_an_open_session_has_limits(settings: dict[str, Any], reason: CloseReason) -> None:
     ends = Ends()
     deadlines = Deadlines(Config(**{"idle_seconds": 0.0} | settings), ends, lambda: False)
     deadlines.started(cast(LiveSession, Session(State.OPEN)))

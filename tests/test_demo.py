@@ -169,9 +169,7 @@ def test_a_daemon_that_does_not_stop_is_killed(
 
 
 @pytest.mark.parametrize("fate", ["importing-interrupted", "loading-interrupted", "interrupted"])
-def test_an_interrupt_ends_the_demo_and_its_daemon(
-    fate: str, sample: Path, capsys: Capture
-) -> None:
+def test_an_interrupt_ends_demo_and_daemon(fate: str, sample: Path, capsys: Capture) -> None:
     """While it starts or loads, and in mid-stream: then with what was spoken so far. None is a failure."""
     before = children()
     assert show(sample, fate) == 130
@@ -182,9 +180,7 @@ def test_an_interrupt_ends_the_demo_and_its_daemon(
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, -15)])
-def test_a_second_interrupt_leaves_no_daemon_behind(
-    number: signal.Signals, status: int, sample: Path
-) -> None:
+def test_two_interrupts_leave_no_daemon(number: signal.Signals, status: int, sample: Path) -> None:
     command = [sys.executable, "-c", PROGRAM, "/".join(SAID), str(sample)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as program:
         assert program.stdout is not None

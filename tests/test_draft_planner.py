@@ -15,9 +15,7 @@ from tests.support.utterances import GREEDY, WARM
 
 
 @both_drafters
-def test_a_drafter_that_is_never_right_is_left_alone(
-    drafter: Callable[..., TrainedDrafter],
-) -> None:
+def test_a_drafter_never_right_is_left_alone(drafter: Callable[..., TrainedDrafter]) -> None:
     """After the first rounds the pace chooses plain passes, but for a probe now and then."""
     engine = Engine(CHECKPOINT, slots=1, drafter=drafter())
     engine.warm_up(one_second)

@@ -46,9 +46,7 @@ def test_audio_is_streamed_in_blocks(tmp_path: Path) -> None:
     assert [len(frame) for frame in server.peers[0].frames] == [3200] * 10 + [1600]
 
 
-def test_files_follow_each_other_and_bad_ones_do_not_stop_them(
-    tmp_path: Path, capsys: Capture
-) -> None:
+def test_files_follow_each_other_and_bad_ones_stop_none(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "notes.wav").write_text("not audio at all")
     (tmp_path / "samples.raw").write_bytes(bytes(100))
     soundfile.write(tmp_path / "empty.wav", np.zeros(0), RATE)
@@ -181,9 +179,7 @@ def test_a_pipe_is_captioned_while_it_is_written(monkeypatch: pytest.MonkeyPatch
         assert server.peers[0].audio == b"ababab"
 
 
-def test_raw_audio_comes_from_a_redirected_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_raw_audio_comes_from_redirection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pcm = tone(0.35).tobytes()
     (tmp_path / "a.raw").write_bytes(pcm)
     with (tmp_path / "a.raw").open() as stdin, standin_thread() as server:
@@ -236,9 +232,7 @@ def test_zero_is_no_default(
 
 
 @pytest.mark.parametrize("value", ["8000", "0"])
-def test_the_format_of_raw_audio_is_for_raw_audio(
-    value: str, tmp_path: Path, capsys: Capture
-) -> None:
+def test_the_format_is_for_raw_audio_alone(value: str, tmp_path: Path, capsys: Capture) -> None:
     """A file knows its own rate: contradicting it is a mistake that is told, not ignored."""
     assert caption("ws://127.0.0.1:1", wav(tmp_path / "a.wav"), "--rate", value) == 2
     assert "--rate" in capsys.readouterr().err

@@ -69,9 +69,7 @@ MISTAKEN = (HEADER + b"data\0\0\0\0").ljust(MIB, b"\0")
     ],
     ids=["early", "spoilt", "mistaken"],
 )
-async def test_a_long_frame_that_is_refused_is_one_error(
-    said: Said, code: str, refused: int
-) -> None:
+async def test_a_long_frame_refused_is_one_error(said: Said, code: str, refused: int) -> None:
     async with serving(ScriptedEngine()) as daemon, calling(daemon) as client:
         await client.finish(*said)
         assert [(error.code, error.fatal) for error in client.all(Error)] == [(code, False)]

@@ -50,9 +50,7 @@ class RecordingClient:
         self.lags.put_nowait(message)
 
 
-async def test_whoever_listens_is_told_when_the_time_has_come(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_whoever_listens_is_told_when_it_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is told while nobody listens; a listener that comes later is, once `watch` is called."""
     monkeypatch.setattr(LagMonitor, "AFTER", 0.01)
     clients: list[RecordingClient] = []

@@ -122,9 +122,7 @@ async def test_audio_is_taken_no_faster_than_its_limit(monkeypatch: pytest.Monke
         assert closed.received == len(speech()) // 2
 
 
-async def test_a_reload_changes_what_can_be_changed_and_drops_nobody(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_reload_changes_much_and_drops_nobody(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(ScriptedEngine(), max_sessions=1) as daemon:
         async with calling(daemon) as client:
             await client.say(Start(partials=False))

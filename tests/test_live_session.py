@@ -102,9 +102,7 @@ async def test_a_session_that_has_expired_says_nothing_more(harness: Harness) ->
         ({"encoding": "mulaw"}, 16_000),
     ],
 )
-async def test_the_rate_of_audio_is_the_clients(
-    start: dict[str, Any], rate: int, harness: Harness
-) -> None:
+async def test_the_rate_is_the_clients(start: dict[str, Any], rate: int, harness: Harness) -> None:
     assert harness.live_session(**start).bytes_per_second == rate
 
 

@@ -51,9 +51,7 @@ def test_a_manifest_opened_again_knows_what_it_holds(tmp_path: Path) -> None:
     suppress_health_check=[HealthCheck.function_scoped_fixture],  # written anew each time
 )
 @given(data=st.data())
-def test_wherever_writing_stopped_nothing_is_lost_or_doubled(
-    tmp_path: Path, data: st.DataObject
-) -> None:
+def test_where_it_stopped_nothing_is_lost_or_doubled(tmp_path: Path, data: st.DataObject) -> None:
     path = tmp_path / "manifest.tsv"
     path.unlink(missing_ok=True)
     fill(path, 0, 1, 2)

@@ -85,9 +85,7 @@ def test_a_row_that_never_fits_fails_and_its_slot_is_free(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("static", [False, True])
-def test_a_row_that_waits_for_memory_loses_no_token(
-    static: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_waits_for_memory_loses_no_token(static: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of three rows two go on when memory has run out; shapes are then those of two."""
     engine = Engine(CHECKPOINT, slots=4, proposer=PROPOSERS["oracle"], static=static)
     for request in GREEDY[:3]:

@@ -56,9 +56,7 @@ async def test_a_file_that_cannot_be_read_is_told_from_one_that_is_too_large(
         ("TypeError", "The microphone does not open. The browser says: TypeError"),
     ],
 )
-async def test_a_microphone_that_does_not_open_is_explained(
-    name: str, says: str, browser: Browser
-) -> None:
+async def test_a_microphone_not_opened_is_explained(name: str, says: str, browser: Browser) -> None:
     deny = f"""
         navigator.mediaDevices.getUserMedia = async () => {{
             throw Object.assign(new Error(), {{ name: "{name}" }});
@@ -71,9 +69,7 @@ async def test_a_microphone_that_does_not_open_is_explained(
         assert server.peers == []
 
 
-async def test_without_encryption_the_page_says_what_to_do(
-    browser: Browser, tmp_path: Path
-) -> None:
+async def test_unencrypted_the_page_says_what_to_do(browser: Browser, tmp_path: Path) -> None:
     """Browsers give no microphone to a host name over plain HTTP; a file still gets captions."""
     async with scripted(browser, host="captions.test") as (_, page):
         await start(page)
@@ -161,9 +157,7 @@ async def test_a_microphone_that_cannot_be_recorded_is_let_go(browser: Browser) 
         assert await page.evaluate("() => window.stream.getTracks()[0].readyState") == "ended"
 
 
-async def test_a_chosen_microphone_that_is_gone_gives_way_to_the_usual_one(
-    browser: Browser,
-) -> None:
+async def test_a_chosen_microphone_now_gone_gives_way_to_the_usual_one(browser: Browser) -> None:
     """The list shows it, also after the last one is gone."""
     devices = """
         const device = (deviceId, label) => ({ kind: "audioinput", deviceId, label });

@@ -68,9 +68,7 @@ async def test_every_sample_of_the_microphone_arrives_as_it_is(browser: Browser)
     assert heard.max() == pytest.approx(spoken.max(), rel=0.1)
 
 
-async def test_a_file_is_captioned_from_its_beginning_to_its_end(
-    browser: Browser, tmp_path: Path
-) -> None:
+async def test_a_file_is_captioned_from_start_to_end(browser: Browser, tmp_path: Path) -> None:
     path = sound_file(tmp_path / "talk.wav", 20)
     shown = asyncio.Event()
 

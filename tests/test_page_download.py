@@ -82,9 +82,7 @@ async def test_that_they_are_copied_can_be_read_while_more_is_said(browser: Brow
         await expect(status).to_have_text("Behind")
 
 
-async def test_captions_are_not_dropped_without_a_question(
-    browser: Browser, tmp_path: Path
-) -> None:
+async def test_captions_are_not_dropped_unasked(browser: Browser, tmp_path: Path) -> None:
     """Another file asks, and so does Clear. Captions that were downloaded are removed at once."""
     sound = sound_file(tmp_path / "talk.wav", 1)
     async with scripted(browser, TWO_LINES) as (server, page):

@@ -102,9 +102,7 @@ async def test_a_session_outlives_its_connection(browser: Browser, tmp_path: Pat
         assert unbroken
 
 
-async def test_a_session_that_is_gone_is_followed_by_a_new_one(
-    browser: Browser, tmp_path: Path
-) -> None:
+async def test_a_session_now_gone_is_followed_by_another(browser: Browser, tmp_path: Path) -> None:
     number = 0
 
     async def script(peer: Peer) -> None:

@@ -154,9 +154,7 @@ async def test_a_file_without_any_sound_is_read_to_its_end(page: Page) -> None:
         ([], ["en"]),
     ],
 )
-async def test_a_locale_that_is_none_does_no_harm(
-    tags: list[str], languages: list[str], page: Page
-) -> None:
+async def test_a_wrong_locale_is_no_harm(tags: list[str], languages: list[str], page: Page) -> None:
     """Browsers return such tags on some systems; languages still have names."""
     script = """
         Object.defineProperty(navigator, "languages", { value: argument, configurable: true });
@@ -204,7 +202,5 @@ async def test_the_overlay_reads_its_options(page: Page) -> None:
         ("colour=red", "colour is unknown; known are size, lines, align, language"),
     ],
 )
-async def test_the_overlay_says_what_is_wrong_with_its_address(
-    query: str, says: str, page: Page
-) -> None:
+async def test_the_overlay_says_what_its_address_lacks(query: str, says: str, page: Page) -> None:
     assert await run(page, OPTIONS, query) == f"The address is wrong: {says}."

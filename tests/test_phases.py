@@ -82,9 +82,7 @@ CASES: dict[str, tuple[str, PhaseInputs, bool]] = {
 @pytest.mark.parametrize("drafter", [tiny_drafter, tiny_speech_draft], ids=["parallel", "speech"])
 @pytest.mark.parametrize("name", CASES)
 @torch.no_grad()
-def test_a_traced_phase_replays_the_eager_call(
-    name: str, drafter: Callable[..., TrainedDrafter]
-) -> None:
+def test_a_traced_phase_replays_the_call(name: str, drafter: Callable[..., TrainedDrafter]) -> None:
     """Tracing fails on host reads and data-dependent shapes; the graph then runs on other data."""
     (phase_name, inputs, prefilled), trained = CASES[name], drafter(block=4)
     eager, traced = Bench(trained), Bench(trained)

@@ -185,9 +185,7 @@ def test_every_field_of_start_has_a_default() -> None:
         ('{"type": "start", "seed": -1}', "bad_message", "from 0 to 9223372036854775807"),
     ],
 )
-def test_a_wrong_message_is_refused_saying_what_is_accepted(
-    text: str, code: str, said: str
-) -> None:
+def test_a_wrong_message_is_told_what_is_accepted(text: str, code: str, said: str) -> None:
     with pytest.raises(ProtocolError) as caught:
         decode_client(text)
     assert caught.value.code == code

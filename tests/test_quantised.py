@@ -46,9 +46,7 @@ def random_tensor(*shape: int, seed: int = 0) -> Tensor:
 @pytest.mark.parametrize("kind", [nn.Linear, LinearGelu])
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("shape", [(1,), (9,), (2, 3), (700,)])
-def test_a_product_is_the_same_within_steps(
-    kind: type[nn.Linear], bias: bool, shape: tuple[int, ...]
-) -> None:
+def test_products_are_close(kind: type[nn.Linear], bias: bool, shape: tuple[int, ...]) -> None:
     """Within the rounding of 8 bits, for rows of any size, any number and leading dimensions."""
     linear = kind(96, 130, bias=bias)
     x = random_tensor(*shape, 96) * torch.logspace(-3, 3, shape[-1])[:, None]

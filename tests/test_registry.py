@@ -274,9 +274,7 @@ async def test_ones_own_lost_session_gives_way_before_anothers(tokens: str) -> N
 
 
 @pytest.mark.parametrize("keys", [[], ["wrong"]])
-async def test_who_is_let_in_to_resume_starts_nothing_where_there_is_no_room(
-    keys: list[str],
-) -> None:
+async def test_who_is_let_in_to_resume_starts_nothing_without_room(keys: list[str]) -> None:
     async with keeping(max_sessions=1) as daemon, calling(daemon) as old:
         ready = await begin(old, sentence())
         async with calling(daemon, f"/?resume={ready.session}") as new:

@@ -22,9 +22,7 @@ def decode(*, final: bool = False, early: bool = False, prefix: str = "") -> Dec
 @pytest.mark.parametrize(
     ("final", "early", "whole"), [(False, False, False), (False, True, True), (True, False, True)]
 )
-def test_what_may_become_a_final_is_decoded_with_all_care(
-    final: bool, early: bool, whole: bool
-) -> None:
+def test_what_may_become_final_is_decoded_with_care(final: bool, early: bool, whole: bool) -> None:
     """A partial is quick instead: a fitted window, one attempt, no words."""
     asked = request_builder.request(
         Start(words=True), decode(final=final, early=early), draft_tokens=(1, 2)

@@ -181,9 +181,7 @@ def request(samples: int = 1600, **asked: Any) -> Request:
         (("a", 0, request(language_hint="de")), False),
     ],
 )
-def test_an_early_final_serves_the_same_request_alone(
-    final: tuple[str, int, Request], served: bool
-) -> None:
+def test_early_finals_serve_same_requests(final: tuple[str, int, Request], served: bool) -> None:
     session, utterance, asked = final
     early = Work("a", 0, False, request(), lambda *_: None, early=True)
     assert early.serves(Work(session, utterance, True, asked, lambda *_: None)) is served

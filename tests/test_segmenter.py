@@ -117,9 +117,7 @@ def test_what_is_voiced_leaves_out_the_silence_around_it() -> None:
 
 
 @pytest.mark.parametrize(("spoken", "pause"), [(495, 24), (500, 24), (667, 15), (834, 7), (900, 7)])
-def test_the_longer_an_utterance_the_shorter_the_pause_that_ends_it(
-    spoken: int, pause: int
-) -> None:
+def test_the_longer_an_utterance_the_shorter_its_last_pause(spoken: int, pause: int) -> None:
     """700 ms up to half the cap, 450 ms at two thirds, 200 ms from five sixths on."""
     run = Run().frames(spoken, speech=True).frames(pause - 1, speech=False)
     assert run.ended == []

@@ -28,9 +28,7 @@ ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_signals_stop_the_daemon(
-    number: signal.Signals, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_signals_stop_it(number: signal.Signals, caplog: pytest.LogCaptureFixture) -> None:
     daemon = Daemon(Config(port=0), ScriptedEngine)
     with caplog.at_level(logging.INFO, logger="daemon"):
         running = asyncio.create_task(serve(daemon, Notifier(), Config))

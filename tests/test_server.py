@@ -117,9 +117,7 @@ async def test_a_handshake_that_fails_takes_no_session() -> None:
         assert await talk(daemon)
 
 
-async def test_what_speaks_no_http_leaves_no_trace_in_the_log(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_what_speaks_no_http_is_not_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """Port scans are the weather, not an error."""
     async with serving(ScriptedEngine()) as daemon:
         reader, writer = await asyncio.open_connection("127.0.0.1", daemon.port)
@@ -255,9 +253,7 @@ async def test_stop_tells_a_client_that_has_not_started() -> None:
         assert error.code == "shutting_down"
 
 
-async def test_stop_reaches_a_client_between_handshake_and_session(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_stop_reaches_a_client_without_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
     handed_over = asyncio.Event()
     original = ServerConnection.handshake
 

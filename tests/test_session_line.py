@@ -188,9 +188,7 @@ def test_seventy_five_seconds_of_gapless_speech_are_cut_without_loss() -> None:
 @pytest.mark.parametrize(
     ("encoding", "channels"), [("s16le", 1), ("f32le", 2), ("mulaw", 1), ("alaw", 1), ("s16le", 6)]
 )
-def test_every_format_gives_the_same_utterances(
-    rate: int, encoding: Encoding, channels: int
-) -> None:
+def test_all_formats_give_the_same_utterances(rate: int, encoding: Encoding, channels: int) -> None:
     time = np.arange(5 * rate) / rate
     tone = 0.5 * np.sin(2 * np.pi * 500 * time)
     spoken = ((time >= 1.0) & (time < 1.5)) | ((time >= 3.0) & (time < 3.6))

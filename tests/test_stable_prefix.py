@@ -39,9 +39,7 @@ def stable(*hypotheses: str) -> str:
         (("a b c d", "a b c d", "a b"), "a b c"),  # a shorter one takes nothing back
     ],
 )
-def test_what_two_successive_hypotheses_agree_on_is_stable(
-    hypotheses: tuple[str, ...], expected: str
-) -> None:
+def test_what_two_hypotheses_agree_on_is_stable(hypotheses: tuple[str, ...], expected: str) -> None:
     assert stable(*hypotheses) == expected
 
 

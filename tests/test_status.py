@@ -47,9 +47,7 @@ async def test_what_drafts_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert "model        scripted, drafter base\n" in capsys.readouterr().out
 
 
-async def test_a_daemon_that_is_not_well_is_another_exit_status(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+async def test_a_daemon_not_well_is_another_status(capsys: pytest.CaptureFixture[str]) -> None:
     engine = ScriptedEngine(warm=False)
     async with serving(engine, warm=False) as daemon:
         assert await ask(daemon) == 1
@@ -79,9 +77,7 @@ def test_what_is_no_daemons_address(url: str, capsys: pytest.CaptureFixture[str]
     assert f"{url}: a daemon's URL looks like ws://" in capsys.readouterr().err
 
 
-def test_where_no_daemon_is(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_daemon_absent(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A proxy is no way to this machine."""
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:2")
     assert status.run(arguments("ws://127.0.0.1:1")) == 2

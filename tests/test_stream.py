@@ -301,9 +301,7 @@ async def test_a_daemon_that_never_gets_ready_is_given_up(
 @pytest.mark.parametrize(
     "tail", [[], [final("spoken")], [final("spoken"), closed()]], ids=["", "final", "closed"]
 )
-async def test_a_fatal_error_comes_after_everything_that_was_spoken(
-    tail: list[ServerMessage],
-) -> None:
+async def test_a_fatal_error_comes_after_all_that_was_spoken(tail: list[ServerMessage]) -> None:
     async def script(peer: Peer) -> None:
         await peer.open()
         await peer.until(bytes)

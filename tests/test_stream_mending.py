@@ -137,9 +137,7 @@ async def test_a_flush_is_answered_once() -> None:
     assert messages == [standin.final("one"), first, second, standin.closed(4)]
 
 
-async def test_a_connection_that_is_dead_without_a_word_is_mended(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_connection_that_died_silently_is_mended(monkeypatch: pytest.MonkeyPatch) -> None:
     """A router forgot it, say: no byte comes, not even a ping, and no error either."""
     monkeypatch.setattr(stream, "SILENT_S", 0.2)
 

@@ -61,9 +61,7 @@ def test_without_a_watchdog_nobody_is_fed(inbox: tuple[socket.socket, str]) -> N
     assert receiver.recv(999) == b"STATUS=after"
 
 
-def test_a_manager_that_is_gone_is_logged_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_manager_gone_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The service goes on without it."""
     systemd_notify = Notifier(str(tmp_path / "absent"))
     with caplog.at_level(logging.WARNING):
@@ -87,9 +85,7 @@ def test_without_a_manager_nothing_is_said() -> None:
         ({"WATCHDOG_USEC": ""}, None),
     ],
 )
-def test_the_watchdog_is_for_the_process_it_names(
-    environment: dict[str, str], watchdog: float | None
-) -> None:
+def test_the_watchdog_names_a_process(environment: dict[str, str], watchdog: float | None) -> None:
     assert Notifier.from_environment(environment, pid=7).watchdog == watchdog
 
 

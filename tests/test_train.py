@@ -48,9 +48,7 @@ def command(out: Path, *more: str) -> list[str]:
     return [*base, "--block", "4", "--coverage", "0.9", *more]
 
 
-def test_from_audio_to_a_drafter(
-    model: Path, speech: Path, tmp_path: Path, capsys: Capture
-) -> None:
+def test_from_audio_to_drafter(model: Path, speech: Path, tmp_path: Path, capsys: Capture) -> None:
     """The file says what it was made of, and is read again; the same command has no more to do."""
     argv = command(tmp_path, "--data", str(speech), "--model", str(model), "--licence", "CC BY 4.0")
     assert cli.main(argv) == 0

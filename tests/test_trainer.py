@@ -39,9 +39,7 @@ def checkpoint_of(directory: Path) -> dict[str, Any]:
     [RECIPE, replace(RECIPE, kind="speech", layers=(1,), masked=1.0)],
     ids=["parallel", "speech"],
 )
-def test_a_resumed_run_is_the_uninterrupted_one(
-    filled: Path, tmp_path: Path, recipe: Recipe
-) -> None:
+def test_a_resumed_run_is_an_unbroken_one(filled: Path, tmp_path: Path, recipe: Recipe) -> None:
     """Bit for bit: weights, optimiser, curve and the best network; stopped between validations, at one."""
     whole = trainer(filled, tmp_path / "whole", recipe).run()
     for stop in (3, 4):
@@ -118,9 +116,7 @@ def test_another_targets_cache_is_refused(filled: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("content", "kind"), [(b"nonsense", "UnpicklingError"), (b"", "EOFError")])
-def test_a_damaged_checkpoint_is_named(
-    filled: Path, tmp_path: Path, content: bytes, kind: str
-) -> None:
+def test_damaged_files_are_named(filled: Path, tmp_path: Path, content: bytes, kind: str) -> None:
     (tmp_path / "checkpoint.pt").write_bytes(content)
     with pytest.raises(CacheError, match=rf"checkpoint.pt cannot be read \({kind}\): delete it"):
         trainer(filled, tmp_path).run()

@@ -127,9 +127,7 @@ def test_a_file_that_cannot_be_removed_costs_no_transcript(
     assert f"{OLD} should go, and cannot be removed" in caplog.text
 
 
-def test_a_file_that_vanishes_costs_no_transcript(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_now_gone_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others tidy up, too: before it is looked at, and before it is removed. No other has to go."""
     (tmp_path / NEXT).write_bytes(b"\n" * 2**21)
     (tmp_path / YOUNG).write_bytes(b"\n" * 2**10)
@@ -181,9 +179,7 @@ def test_for_a_disk_that_hangs_no_more_is_remembered_than_fits(
     assert len(failures) == 3
 
 
-def test_what_ends_while_the_disk_hangs_is_not_open_for_ever(
-    tmp_path: Path, hanging: threading.Event
-) -> None:
+def test_what_ends_while_the_disk_hangs_is_closed(tmp_path: Path, hanging: threading.Event) -> None:
     """It would hold descriptors, and never be old enough to go."""
     transcripts = home(tmp_path)
     one = opened(transcripts)

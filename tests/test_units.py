@@ -137,9 +137,7 @@ class Inbox:
         return self.read().count(field)
 
 
-async def test_the_manager_hears_of_the_whole_life(
-    inbox: Inbox, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_the_manager_hears_of_it_all(inbox: Inbox, caplog: pytest.LogCaptureFixture) -> None:
     engine = ScriptedEngine(warm=False)
     daemon = Daemon(Config(port=0), lambda: engine)
     systemd_notify = Notifier(inbox.address, watchdog=0.3)
@@ -162,9 +160,7 @@ async def test_the_manager_hears_of_the_whole_life(
     assert any("sessions" in field for field in inbox.fields if field.startswith("STATUS="))
 
 
-async def test_the_watchdog_starves_when_decoding_is_stuck_and_not_when_it_is_idle(
-    inbox: Inbox,
-) -> None:
+async def test_the_watchdog_starves_when_decoding_is_stuck_but_not_idle(inbox: Inbox) -> None:
     """What systemd then does, is to abort and to start again."""
     engine = ScriptedEngine()
     daemon = Daemon(Config(port=0, stalled_after_seconds=0.2), lambda: engine)

@@ -96,9 +96,7 @@ def gate_after(floor: NDArray[np.float32]) -> vad.NoiseGate:
 
 
 @pytest.mark.parametrize(("decibels", "opens"), [(-0.1, False), (0.1, True)])
-def test_the_gate_opens_for_what_stands_out_by_more_than_the_margin(
-    decibels: float, *, opens: bool
-) -> None:
+def test_the_gate_opens_for_what_exceeds_the_margin(decibels: float, *, opens: bool) -> None:
     floor = coloured_noise("white", -50, 1)[: vad.FRAME]
     louder = floor * np.float32(10 ** ((vad.MARGIN_DB + decibels) / 20))
     assert gate_after(floor).is_speech(louder) is opens
@@ -107,9 +105,7 @@ def test_the_gate_opens_for_what_stands_out_by_more_than_the_margin(
 @pytest.mark.parametrize(
     ("frequency", "opens"), [(50, False), (300, True), (700, True), (3_000, True), (6_000, False)]
 )
-def test_a_tone_over_the_noise_opens_the_gate_if_a_voice_could_hold_it(
-    frequency: int, *, opens: bool
-) -> None:
+def test_a_tone_opens_the_gate_if_a_voice_could_hold_it(frequency: int, *, opens: bool) -> None:
     floor = coloured_noise("white", -50, 1)[: vad.FRAME]
     tone = 0.01 * np.sin(2 * np.pi * frequency * np.arange(vad.FRAME) / 16_000)
     assert gate_after(floor).is_speech((floor + tone).astype(np.float32)) is opens

@@ -38,9 +38,7 @@ def listen(monkeypatch: pytest.MonkeyPatch, one: Runner) -> set[tuple[object, ..
 
 
 @pytest.mark.parametrize("slots", [1, 2, 5])
-def test_warm_up_captures_every_shape_that_decoding_needs(
-    slots: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_warm_up_captures_all_shapes_needed(slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any audio, prompt, language, temperature and text afterwards: no new shape."""
     drafter = tiny_drafter() if slots == 2 else None
     engine = Engine(CHECKPOINT, slots=slots, drafter=drafter, static=True)
