@@ -210,13 +210,15 @@ def test_a_flush_at_the_cap_keeps_to_it() -> None:
     assert run.ranges[1] == (run.ended[0].stop, 1_000 * FRAME + 10)
 
 
-# Runs of frames judged alike, and flushes with so many samples left over.
-Script = list[list[tuple[bool, int]] | int]
+# Frames judged alike, and flushes with so many samples left over.
+Script = list[tuple[int, bool] | int]
 
-JUDGED = st.lists(st.tuples(st.booleans(), st.integers(1, 40)), max_size=25)
-STEADY = st.tuples(st.booleans(), st.integers(900, 1_100))
-FLUSH = st.integers(0, FRAME - 1)
-SCRIPT = st.lists(st.one_of(JUDGED, JUDGED, STEADY.map(lambda run: [run]), FLUSH), max_size=6)
+JUDGED = st.lists(st.tuples(st.integers(1, 40), st.booleans()), max_size=25)
+STEADY = st.tuples(st.integers(900, 1_100), st.booleans())
+FLUSH = st.integers(0, FRAME - 1).map(lambda rest: [rest])
+SCRIPT = st.lists(st.one_of(JUDGED, JUDGED, STEADY.map(lambda run: [run]), FLUSH), max_size=6).map(
+    lambda parts: [step for part in parts for step in part]
+)
 SETTINGS = st.builds(
     Settings,
     minimum_speech_ms=st.integers(30, 400),
@@ -229,15 +231,13 @@ SETTINGS = st.builds(
 
 
 def play(script: Script, settings: Settings) -> Run:
-    """Run the script, and a flush at its end."""
     run = Run(settings)
     for step in script:
         if isinstance(step, int):
             run.flush(rest=step)
         else:
-            for speech, count in step:
-                run.frames(count, speech=speech)
-    return run.flush()
+            run.frames(step[0], speech=step[1])
+    return run
 
 
 @pytest.mark.parametrize(
@@ -260,15 +260,10 @@ def play(script: Script, settings: Settings) -> Run:
     ],
 )
 def test_an_utterance_has_its_pre_roll_and_its_post_roll(
-    endpoint: int, script: list[tuple[int, bool] | int], ranges: list[tuple[int, int]]
+    endpoint: int, script: Script, ranges: list[tuple[int, int]]
 ) -> None:
     """Numbers are flushes with so many samples left over."""
-    run = Run(Settings(endpoint_silence_ms=endpoint))
-    for step in script:
-        if isinstance(step, int):
-            run.flush(rest=step)
-        else:
-            run.frames(step[0], speech=step[1])
+    run = play(script, Settings(endpoint_silence_ms=endpoint))
     assert run.ranges == ranges
     assert [event.start for event in run.events if isinstance(event, Began)] == [
         start for start, _ in ranges
@@ -280,7 +275,7 @@ def test_an_utterance_has_its_pre_roll_and_its_post_roll(
 def test_utterances_are_in_order_within_the_cap_and_hold_all_speech_once(
     script: Script, settings: Settings
 ) -> None:
-    run = play(script, settings)
+    run = play(script, settings).flush()
     judged = run.judged
     covered = np.zeros(len(judged), int)
     position = 0
@@ -303,23 +298,17 @@ def test_utterances_are_in_order_within_the_cap_and_hold_all_speech_once(
 
 def test_the_table_holds_every_step_but_the_impossible() -> None:
     """What counts samples of a burst, a pause or an utterance needs a burst, pause or utterance."""
-    missing = {(state, signal) for state in SegmenterState for signal in Signal} - set(STEPS)
-    assert missing == {
-        (SegmenterState.SILENCE, Signal.ENOUGH),
-        (SegmenterState.SPEECH, Signal.ENOUGH),
-        (SegmenterState.PAUSE, Signal.ENOUGH),
-        (SegmenterState.SILENCE, Signal.SETTLED),
-        (SegmenterState.BURST, Signal.SETTLED),
-        (SegmenterState.SPEECH, Signal.SETTLED),
-        (SegmenterState.SILENCE, Signal.EXPIRED),
-        (SegmenterState.BURST, Signal.EXPIRED),
-        (SegmenterState.SPEECH, Signal.EXPIRED),
-        (SegmenterState.SILENCE, Signal.FULL),
-        (SegmenterState.BURST, Signal.FULL),
-        (SegmenterState.BURST, Signal.CLIP),
-        (SegmenterState.SPEECH, Signal.CLIP),
-        (SegmenterState.PAUSE, Signal.CLIP),
+    silence, burst, speech, pause = SegmenterState
+    impossible = {
+        Signal.ENOUGH: {silence, speech, pause},
+        Signal.SETTLED: {silence, burst, speech},
+        Signal.EXPIRED: {silence, burst, speech},
+        Signal.FULL: {silence, burst},
+        Signal.CLIP: {burst, speech, pause},
     }
+    for signal in Signal:
+        missing = {state for state in SegmenterState if (state, signal) not in STEPS}
+        assert missing == impossible.get(signal, set())
 
 
 def test_memory_stays_the_same_over_two_hours() -> None:
