@@ -1,7 +1,5 @@
 import logging
 import math
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -13,8 +11,7 @@ from hypothesis import strategies as st
 
 from model.training.data import corpus
 from tests.support.lessons import noise, record
-
-ROOT = Path(__file__).resolve().parent.parent
+from tests.support.python import python
 
 
 def manifest(
@@ -264,6 +261,4 @@ def test_datasets_are_imported_only_where_there_is_one(tmp_path: Path) -> None:
         "assert len(find([Path(sys.argv[1])])) == 1\n"
         "assert 'datasets' not in sys.modules"
     )
-    command = [sys.executable, "-B", "-c", code, str(tmp_path)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
+    python("-c", code, str(tmp_path))

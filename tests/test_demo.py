@@ -25,12 +25,12 @@ from clients.file import BLOCK_S, open_file
 from streaming.protocol import Error, Lag, Speech
 from tests.support.daemon_standin import FATES
 from tests.support.fakes import PATIENCE
+from tests.support.python import ROOT
 from tests.support.standin import Peer, closed, final, partial, ready, standin
 from tests.support.terminal import terminal_of
 
 Capture = pytest.CaptureFixture[str]
 CLOCK_S = 0.01  # how early a timer may fire
-ROOT = Path(__file__).resolve().parent.parent
 # The demo as a program: text that the daemon hears, path of the sample.
 PROGRAM = """
 import argparse, pathlib, sys

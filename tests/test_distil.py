@@ -12,9 +12,9 @@ from model.training.data import cache, distil
 from model.training.data.cache import CacheError
 from model.training.data.corpus import Passage, Recording
 from tests.support.lessons import AUX_LAYERS, CPU, passages
+from tests.support.python import ROOT
 from tests.support.tiny import CHECKPOINT, tiny_checkpoint
 
-ROOT = Path(__file__).resolve().parent.parent
 # Shards of two; killed in the middle of writing the second one.
 KILLED = """
 import os, signal, sys

@@ -12,9 +12,9 @@ import pytest
 
 from daemon import config
 from streaming import protocol
+from tests.support.python import ROOT
 from tests.support.standin import Peer, closed, final, partial, standin_thread
 
-ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PROTOCOL = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
 DESIGN = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")

@@ -16,8 +16,7 @@ from model.training.synthesis.excerpts import LONGEST_S, Excerpt
 from model.training.synthesis.generate import Material, main, synthesise, train_noises
 from model.training.synthesis.manifest import SynthesisError
 from model.training.synthesis.voices import VOICES, Voice
-
-ROOT = Path(__file__).resolve().parent.parent
+from tests.support.python import ROOT
 
 
 @dataclass(frozen=True, slots=True)

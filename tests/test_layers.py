@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.architecture import arrows, floors, imports, lengths
+from tests.support.python import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("clients", "daemon", "model", "streaming")
 ALLOWED = {
     "clients": {"streaming.protocol", "streaming.subtitles"},  # neither needs more than msgspec

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.support.python import ROOT
 
 # A word given up, and what to say instead.
 EVERYWHERE = """

@@ -20,11 +20,10 @@ from model.checkpoints.load import load
 from model.drafting.drafter_files import save_network
 from streaming.protocol import Ready, Start
 from tests.support.fakes import PATIENCE, ScriptedEngine
+from tests.support.python import ROOT
 from tests.support.tiny_drafters import tiny_parallel
 from tests.support.tiny_files import save_transformers
 from tests.support.wire import calling
-
-ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

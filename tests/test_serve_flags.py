@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from daemon import cli
-
-ROOT = Path(__file__).parent.parent
+from tests.support.python import ROOT
 
 
 def test_ctrl_c_while_torch_is_imported_leaves_no_trace(tmp_path: Path) -> None:

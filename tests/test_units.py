@@ -23,9 +23,9 @@ from daemon.serve import serve
 from daemon.server import Daemon
 from streaming.protocol import Flush, Start
 from tests.support.fakes import PATIENCE, ScriptedEngine
+from tests.support.python import ROOT
 from tests.support.wire import calling, half_a_sentence, until
 
-ROOT = Path(__file__).parent.parent
 UNITS = ROOT / "systemd"
 LEAST_EXPOSURE = 2.0
 
