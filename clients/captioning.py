@@ -14,7 +14,7 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Self, get_args
 
 import clients.stream
@@ -49,12 +49,7 @@ class Interrupt:
             asyncio.get_running_loop().add_signal_handler(number, self._ask, number)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number in DEFAULTS:
             asyncio.get_running_loop().remove_signal_handler(number)
         self._release()

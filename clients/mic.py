@@ -16,7 +16,6 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import chain, repeat
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -156,12 +155,7 @@ class Microphone:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         # May wait for a device that has gone; the session is over by now.
         self._stream.close()
 

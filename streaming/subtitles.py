@@ -9,7 +9,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import assert_never
 
-from streaming import protocol
+from streaming.protocol import (
+    SAMPLE_RATE,
+    Closed,
+    Error,
+    Final,
+    Flushed,
+    Heard,
+    Lag,
+    Partial,
+    Ready,
+    ServerMessage,
+    Speech,
+)
 
 LINE_COLUMNS = 42  # subtitling guidelines call this readable
 CUE_LINES = 2
@@ -133,28 +145,21 @@ class Subtitles:
         self._offset = 0  # ms: start of the running session
         self._end = 0  # ms: end of the output, or of the audio, so far
 
-    def render(self, message: protocol.ServerMessage) -> str:
+    def render(self, message: ServerMessage) -> str:
         """The cues of a final, later than all cues before."""
         match message:
-            case protocol.Ready():
+            case Ready():
                 self._offset = self._end
-            case protocol.Closed():
-                audio = message.received * 1000 // protocol.SAMPLE_RATE
+            case Closed():
+                audio = message.received * 1000 // SAMPLE_RATE
                 self._end = max(self._end, self._offset + audio)
-            case protocol.Final():
+            case Final():
                 start = max(self._offset + round(message.start * 1000), self._end)
                 made = cues(start, self._offset + round(message.end * 1000), message.text)
                 if made:
                     self._end = made[-1].end
                 return "".join(map(self._block, made))
-            case (
-                protocol.Speech()
-                | protocol.Partial()
-                | protocol.Flushed()
-                | protocol.Lag()
-                | protocol.Heard()
-                | protocol.Error()
-            ):
+            case Speech() | Partial() | Flushed() | Lag() | Heard() | Error():
                 pass
             case _:
                 assert_never(message)

@@ -87,12 +87,8 @@ def test_every_engine_can_be_asked_for(tmp_path: Path) -> None:
             answers[name] = str(reason)
     assert all(answers.values())
     int8 = set() if missing_instructions() else {"int8", "int8-oracle"}
-    assert {name for name, answer in answers.items() if answer == name} == int8 | {
-        "greedy",
-        "oracle",
-        "again",
-        "transformers",
-    }
+    wanted = int8 | {"greedy", "oracle", "again", "transformers"}
+    assert {name for name, answer in answers.items() if answer == name} == wanted
 
 
 def test_a_language_that_the_model_lacks_is_refused(tmp_path: Path) -> None:

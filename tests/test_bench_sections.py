@@ -11,18 +11,14 @@ def test_engines_side_by_side(tmp_path: Path) -> None:
     """Every batch size, captiond's own ways exact, those that cannot run with their reason."""
     plan = replace(PLAN, engines=("oracle", "again", "drafter", "transformers"))
     found = engines(field(tmp_path, plan))
-    assert {batch: figures["units"] for batch, figures in found["batches"].items()} == {
-        "1": 5,
-        "4": 2,
-    }
+    units = {batch: figures["units"] for batch, figures in found["batches"].items()}
+    assert units == {"1": 5, "4": 2}
     for figures in found["batches"].values():
         rows = {row["engine"]: row for row in figures["rows"]}
         assert list(rows) == ["greedy", "oracle", "drafter", "again", "transformers"]
         assert rows["greedy"]["gain"]["ratio"] == 1.0
-        assert rows["drafter"] == {
-            "engine": "drafter",
-            "absent": "no trained drafter was given (--drafter)",
-        }
+        absent = "no trained drafter was given (--drafter)"
+        assert rows["drafter"] == {"engine": "drafter", "absent": absent}
         for name in ("greedy", "oracle", "again"):
             assert (rows[name]["token_mismatches"], rows[name]["unsteady"]) == (0, 0)
             assert "decoder_gain" in rows[name]

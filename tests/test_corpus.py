@@ -147,14 +147,14 @@ def test_audio_that_cannot_be_used_is_named(
         corpus.Recording("the second one", 1.0, "", "", "", path).read()
 
 
-def audio_len(seconds: float, speaker: str = "ann", source: str = "s") -> corpus.Recording:
+def recording(seconds: float, speaker: str = "ann", source: str = "s") -> corpus.Recording:
     return corpus.Recording(f"{source}/{speaker}/{seconds}", seconds, speaker, "", source, Path())
 
 
 @given(st.lists(st.tuples(st.floats(0.1, 30), st.sampled_from("ab"), st.sampled_from("xy"))))
 def test_joining_keeps_every_recording_and_its_speaker(parts: list[tuple[float, str, str]]) -> None:
     """Each once, up to 30 s, and never two voices in one passage."""
-    recordings = [audio_len(*part) for part in parts]
+    recordings = [recording(*part) for part in parts]
     joined = corpus.join(recordings, seed=1)
     assert Counter(p for one in joined for p in one.parts) == Counter(recordings)
     for one in joined:
@@ -165,7 +165,7 @@ def test_joining_keeps_every_recording_and_its_speaker(parts: list[tuple[float, 
 
 def test_joined_passages_fill_the_window() -> None:
     """Most last 15 to 28 s; some are short, as utterances are."""
-    joined = corpus.join([audio_len(2.0) for _ in range(2000)], seed=0)
+    joined = corpus.join([recording(2.0) for _ in range(2000)], seed=0)
     long = sum(one.seconds > 13 for one in joined)
     assert 0.6 < long / len(joined) < 0.9
     assert min(one.seconds for one in joined) < 13
@@ -180,7 +180,7 @@ def test_a_passage_is_its_parts_one_after_the_other(tmp_path: Path) -> None:
 
 
 def test_a_listing_tells_passages_apart() -> None:
-    a, b = audio_len(1.0), audio_len(2.0)
+    a, b = recording(1.0), recording(2.0)
     together, apart = [corpus.Passage((a, b))], [corpus.Passage((a,)), corpus.Passage((b,))]
     assert corpus.listing(together) == corpus.listing([corpus.Passage((a, b))])
     assert len({corpus.listing(together), corpus.listing(apart), corpus.listing(apart[::-1])}) == 3
@@ -188,7 +188,7 @@ def test_a_listing_tells_passages_apart() -> None:
 
 def test_perturbation_is_a_function_of_seed_and_place() -> None:
     """And changes speed and level alone; nothing becomes too long."""
-    plain = [corpus.Passage((audio_len(seconds),)) for seconds in (5.0, 10.0, 28.0) * 40]
+    plain = [corpus.Passage((recording(seconds),)) for seconds in (5.0, 10.0, 28.0) * 40]
     changed = corpus.perturb(plain, seed=1)
     assert changed == corpus.perturb(plain, seed=1)
     assert changed != corpus.perturb(plain, seed=2)

@@ -1,6 +1,5 @@
 import csv
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -252,7 +251,6 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path, death: str) -> None:
         [sys.executable, "-B", "-c", code, str(text), str(tmp_path / "killed")],
         check=False,
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
         stderr=subprocess.DEVNULL,
     )
     assert killed.returncode == -signal.SIGKILL

@@ -182,12 +182,8 @@ OPTIONS = """
 async def test_the_overlay_reads_its_options(page: Page) -> None:
     usual = {"size": 48, "lines": 2, "align": "center", "language": "de"}
     assert await run(page, OPTIONS, "") == usual
-    assert await run(page, OPTIONS, "size=60&lines=3&align=left&language=en") == {
-        "size": 60,
-        "lines": 3,
-        "align": "left",
-        "language": "en",
-    }
+    wanted = {"size": 60, "lines": 3, "align": "left", "language": "en"}
+    assert await run(page, OPTIONS, "size=60&lines=3&align=left&language=en") == wanted
     assert await run(page, OPTIONS, "language=auto") == usual | {"language": None}
 
 

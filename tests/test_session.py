@@ -52,12 +52,8 @@ def test_a_final_hypothesis_becomes_a_final_message_with_all_figures() -> None:
     (work,) = finals(feed_all(stream, loud(1), quiet(1)))
     (final,) = stream.accept(work, GoodHypothesis(" Yes. "), ms=12.5)
     assert isinstance(final, Final)
-    assert (final.utterance, final.start, final.end, final.text) == (
-        0,
-        0.0,
-        work.stop / RATE,
-        "Yes.",
-    )
+    wanted = (0, 0.0, work.stop / RATE, "Yes.")
+    assert (final.utterance, final.start, final.end, final.text) == wanted
     assert (final.language, final.no_speech, final.mean_logprob) == ("en", 0.25, -0.5)
     figures = final.decode
     assert (figures.rounds, figures.proposed, figures.accepted, figures.reused) == (4, 9, 7, 3)

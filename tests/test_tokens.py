@@ -36,19 +36,11 @@ def test_special_tokens_leave_no_text() -> None:
 
 def test_prompt_tokens_are_whispers() -> None:
     """Multilingual: start, language, task, no timestamps; English only: no language, no task."""
-    assert TOKENS.prompt_tokens([], "de", "translate") == [
-        TOKENS.sot,
-        TOKENS.languages["de"],
-        TOKENS.translate,
-        TOKENS.no_timestamps,
-    ]
+    wanted = [TOKENS.sot, TOKENS.languages["de"], TOKENS.translate, TOKENS.no_timestamps]
+    assert TOKENS.prompt_tokens([], "de", "translate") == wanted
     assert ENGLISH.prompt_tokens([], "en", "transcribe") == [ENGLISH.sot, ENGLISH.no_timestamps]
-    assert ENGLISH.prompt_tokens([5, 6], "en", "transcribe")[:4] == [
-        ENGLISH.sot_previous,
-        5,
-        6,
-        ENGLISH.sot,
-    ]
+    wanted = [ENGLISH.sot_previous, 5, 6, ENGLISH.sot]
+    assert ENGLISH.prompt_tokens([5, 6], "en", "transcribe")[:4] == wanted
 
 
 def test_bias_bans_exactly_the_suppressed() -> None:
