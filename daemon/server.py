@@ -80,11 +80,7 @@ class Daemon:
     """
 
     def __init__(
-        self,
-        config: Config,
-        load: Callable[[], Engine],
-        *,
-        inherited: Sequence[socket.socket] = (),
+        self, config: Config, load: Callable[[], Engine], *, inherited: Sequence[socket.socket] = ()
     ) -> None:
         self.config = config
         self._tls = Tls.of(config)
