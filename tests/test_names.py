@@ -35,8 +35,6 @@ FILES = [
     for path in sorted((ROOT / folder).rglob("*.py"))
     if path != Path(__file__).resolve()
 ]
-
-
 PACKAGES = [path for path in FILES if path.relative_to(ROOT).parts[0] != "tests"]
 
 
@@ -60,7 +58,7 @@ def test_words_given_up_stay_given_up(path: Path) -> None:
 
 def test_what_docstrings_and_comments_name_exists() -> None:
     """Names on the wire and in files stand in strings."""
-    prose, code = [], []
+    prose, code = list[str](), list[str]()
     for one in itertools.chain.from_iterable(map(tokens, PACKAGES)):
         said = one.type == tokenize.COMMENT or one.string.startswith('"""')
         (prose if said else code).append(one.string)
