@@ -103,9 +103,7 @@ class Config(Struct, frozen=True, kw_only=True):
     max_lag_seconds: Annotated[
         float,
         Meta(
-            ge=1.0,
-            le=3600.0,
-            description="wait for a turn beyond which new clients get HTTP 503",
+            ge=1.0, le=3600.0, description="wait for a turn beyond which new clients get HTTP 503"
         ),
     ] = 5.0
     start_timeout_seconds: Annotated[

@@ -147,8 +147,7 @@ def test_cuts_change_nothing_and_the_count_is_exact(
 
 
 @given(
-    rate=st.sampled_from(RATES),
-    stretches=st.lists(st.integers(0, 500), min_size=1, max_size=20),
+    rate=st.sampled_from(RATES), stretches=st.lists(st.integers(0, 500), min_size=1, max_size=20)
 )
 def test_the_count_stays_exact_over_many_stretches(rate: int, stretches: list[int]) -> None:
     decoder = AudioDecoder("s16le", rate, 1)

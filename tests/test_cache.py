@@ -84,10 +84,7 @@ def test_a_broken_shard_is_named(tmp_path: Path) -> None:
 
 def test_a_full_disk_leaves_no_shard(tmp_path: Path) -> None:
     kept, excluded = decode_passages(teacher(), passages(tmp_path / "audio", 4), "en")
-    with (
-        small_files(4096),
-        pytest.raises(OSError, match=r"00000\.safetensors cannot be written"),
-    ):
+    with small_files(4096), pytest.raises(OSError, match=r"00000\.safetensors cannot be written"):
         cache.write_shard(cache.shard_path(tmp_path, 0), kept, excluded)
     assert [path.name for path in tmp_path.iterdir()] == ["audio"]
 

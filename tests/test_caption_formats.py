@@ -7,14 +7,7 @@ from typing import TextIO
 import pytest
 from msgspec import structs
 
-from clients.caption_formats import (
-    CLEAR,
-    DIM,
-    FORMATS,
-    PLAIN,
-    Screen,
-    meter,
-)
+from clients.caption_formats import CLEAR, DIM, FORMATS, PLAIN, Screen, meter
 from streaming.protocol import Closed, Error, Lag, ServerMessage, decode_server
 from tests.support.standin import SESSION, final, partial, ready
 from tests.support.terminal import Terminal, terminal_of

@@ -7,17 +7,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from daemon.sessions.outbox import FULL
-from streaming.protocol import (
-    Closed,
-    Error,
-    Final,
-    Flush,
-    Partial,
-    Ready,
-    Speech,
-    Start,
-    Stop,
-)
+from streaming.protocol import Closed, Error, Final, Flush, Partial, Ready, Speech, Start, Stop
 from streaming.session import Output, Session
 from tests.support.fakes import PATIENCE, ScriptedEngine
 from tests.support.wire import (

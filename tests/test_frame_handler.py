@@ -6,23 +6,9 @@ import pytest
 
 from daemon.monitoring.metrics import total
 from daemon.sessions.frame_handler import MOST_ERRORS
-from streaming.protocol import (
-    ClientMessage,
-    Closed,
-    Error,
-    Final,
-    Flush,
-    Start,
-    Stop,
-)
+from streaming.protocol import ClientMessage, Closed, Error, Final, Flush, Start, Stop
 from tests.support.fakes import ScriptedEngine
-from tests.support.wire import (
-    FRAME,
-    calling,
-    sentence,
-    serving,
-    talk,
-)
+from tests.support.wire import FRAME, calling, sentence, serving, talk
 
 ESCAPED = r'{"type":"re\u0073ume","session":"s","key":"k","finals":0,"heard":0}'  # as JSON allows
 Said = tuple[ClientMessage | str | bytes, ...]

@@ -11,10 +11,7 @@ from daemon.monitoring.metrics import Metrics, total
 from daemon.recognition.scheduler import Scheduler
 from daemon.sessions.close_reasons import CloseReason
 from daemon.sessions.live_session import LiveSession, Service
-from streaming.protocol import (
-    ServerMessage,
-    Start,
-)
+from streaming.protocol import ServerMessage, Start
 from streaming.settings import Settings
 from tests.support.fakes import PATIENCE, ScriptedEngine, health
 from tests.support.wire import frames, sentence, until

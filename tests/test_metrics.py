@@ -5,15 +5,7 @@ from websockets.exceptions import InvalidStatus
 from daemon.monitoring.metrics import Metrics, total
 from streaming.protocol import DecodeFigures, Final, Flush, Partial, Start
 from tests.support.fakes import ScriptedEngine, health
-from tests.support.wire import (
-    calling,
-    get,
-    half_a_sentence,
-    sentence,
-    serving,
-    talk,
-    until,
-)
+from tests.support.wire import calling, get, half_a_sentence, sentence, serving, talk, until
 
 
 def parsed(text: str) -> dict[str, float]:

@@ -38,12 +38,7 @@ class PortAudioError(Exception):
 
 
 def device(index: int, name: str, inputs: int = 1, rate: float = 48_000.0) -> dict[str, Any]:
-    return {
-        "index": index,
-        "name": name,
-        "max_input_channels": inputs,
-        "default_samplerate": rate,
-    }
+    return {"index": index, "name": name, "max_input_channels": inputs, "default_samplerate": rate}
 
 
 DEVICES = (

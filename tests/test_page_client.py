@@ -16,10 +16,7 @@ BROKE_OFF = "The connection broke off."
 
 @pytest.mark.parametrize(
     ("key", "sockets", "said"),
-    [
-        ("secret", 2, [["started", 0, 0], BROKE_OFF, "resumed"]),
-        (None, 1, [["started", 0, 0]]),
-    ],
+    [("secret", 2, [["started", 0, 0], BROKE_OFF, "resumed"]), (None, 1, [["started", 0, 0]])],
     ids=["kept", "not kept"],
 )
 async def test_a_connection_that_falls_silent_is_left(

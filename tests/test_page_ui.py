@@ -91,12 +91,7 @@ async def test_a_final_takes_the_place_of_its_partial_alone(page: Page) -> None:
         final(" ", utterance=1),
     )
     said = await run(page, CAPTIONS, messages)
-    assert said["seen"] == [
-        [["", "one"]],
-        [["", "one"], ["", "two"]],
-        [["", "two"]],
-        [],
-    ]
+    assert said["seen"] == [[["", "one"]], [["", "one"], ["", "two"]], [["", "two"]], []]
     assert [line["text"] for line in said["lines"]] == ["One."]
 
 

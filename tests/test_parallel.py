@@ -3,13 +3,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from model.drafting.parallel import (
-    angles,
-    audio_states,
-    from_target,
-    rotate,
-    spread_aux_layers,
-)
+from model.drafting.parallel import angles, audio_states, from_target, rotate, spread_aux_layers
 from model.training.student import ParallelStudent
 from tests.support.pupils import packed, trajectory
 from tests.support.tiny import CHECKPOINT

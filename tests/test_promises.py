@@ -209,11 +209,7 @@ async def test_without_speech_a_flush_has_its_answer_and_no_final() -> None:
         first = len(half_a_sentence()) // 2
         places = [first, first + 1, first + 1 + 3 * 16_000]
         closed = Closed(
-            received=places[-1],
-            speech=spoken,
-            silence=places[-1] - spoken,
-            refused=0,
-            finals=1,
+            received=places[-1], speech=spoken, silence=places[-1] - spoken, refused=0, finals=1
         )
         assert client.heard[before:] == [*(Flushed(at=at / 16_000) for at in places), closed]
         assert await talk(daemon)

@@ -32,11 +32,7 @@ from tests.support.audio import english, needs_audio, read, recordings
 from tests.support.streams import coloured_noise, encoded, feed, finals
 from tests.support.transformers_greedy import greedy_reference, prompt_like
 
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.timeout(1800),
-    needs_audio,
-]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1800), needs_audio]
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -5,12 +5,7 @@ from model.engine.requests import as_tuple
 
 @pytest.mark.parametrize(
     ("asked", "languages"),
-    [
-        (None, ()),
-        ("en", ("en",)),
-        (("de", "en"), ("de", "en")),
-        (["en", "en"], ("en",)),
-    ],
+    [(None, ()), ("en", ("en",)), (("de", "en"), ("de", "en")), (["en", "en"], ("en",))],
 )
 def test_languages_are_named_once(
     asked: str | list[str] | None, languages: tuple[str, ...]

@@ -8,13 +8,7 @@ import torch
 from model.training.data.packing import IGNORED
 from model.training.student import Student, learning_rate
 from tests.support.lessons import noise, teacher
-from tests.support.pupils import (
-    batch,
-    lesson_of,
-    loss_by_hand,
-    parallel_student,
-    speech_student,
-)
+from tests.support.pupils import batch, lesson_of, loss_by_hand, parallel_student, speech_student
 from tests.support.tiny import CHECKPOINT
 
 VOCABULARY = tuple(range(3, 150))

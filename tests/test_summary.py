@@ -29,10 +29,7 @@ SCORE = Score((4,) * 100, ACCEPTED, tuple(count + 1 for count in ACCEPTED))
 
 
 def test_hours_are_summed_by_source_and_licence() -> None:
-    assert shares(ENTRIES) == [
-        Share("made", "CC0", 0.1, 1),
-        Share("read", "CC BY 4.0", 1.0, 2),
-    ]
+    assert shares(ENTRIES) == [Share("made", "CC0", 0.1, 1), Share("read", "CC BY 4.0", 1.0, 2)]
 
 
 def test_notes_are_text_that_says_everything() -> None:

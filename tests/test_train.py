@@ -101,11 +101,7 @@ def test_a_speech_draft_is_trained_on_demand(model: Path, speech: Path, tmp_path
 
 
 def test_a_signal_is_obeyed_after_the_step(
-    model: Path,
-    speech: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: Capture,
+    model: Path, speech: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     """A checkpoint is written, and the same command goes on from it."""
     argv = command(tmp_path, "--data", str(speech), "--model", str(model))

@@ -119,15 +119,7 @@ def _is_an_engine(engine: ScriptedEngine) -> Engine:
 
 
 STATS = SchedulerStats(
-    waiting=1,
-    running=2,
-    lag=0.25,
-    turn=1.0,
-    idle=3.0,
-    superseded=4,
-    finals=5,
-    partials=6,
-    failed=7,
+    waiting=1, running=2, lag=0.25, turn=1.0, idle=3.0, superseded=4, finals=5, partials=6, failed=7
 )
 
 

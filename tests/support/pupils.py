@@ -32,10 +32,7 @@ def trajectory(length: int, states: int = 50, seed: int = 0) -> Trajectory:
 
 
 def lesson_of(
-    taught: list[Trajectory],
-    anchors: list[list[int]],
-    block: int = 4,
-    lookup: torch.Tensor = EVERY,
+    taught: list[Trajectory], anchors: list[list[int]], block: int = 4, lookup: torch.Tensor = EVERY
 ) -> Batch:
     return pack(taught, anchors, kept=AUX_LAYERS, wanted=AUX_LAYERS, block=block, lookup=lookup)
 

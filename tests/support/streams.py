@@ -14,9 +14,7 @@ from streaming.protocol import Closed, Encoding, Start
 from streaming.session import Output, Session
 from streaming.settings import Settings
 from streaming.utterance import Decode
-from streaming.vad import (
-    FRAME,
-)
+from streaming.vad import FRAME
 
 RATE = 16_000
 Samples = NDArray[np.float32]
