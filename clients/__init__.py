@@ -1,4 +1,1 @@
-"""Programs and a library that talk to the daemon.
-
-They import `streaming.protocol` and `streaming.subtitles`, and no other part of captiond.
-"""
+"""Programs and a library for clients: of captiond they import `streaming.protocol` and `streaming.subtitles`."""

@@ -90,26 +90,23 @@ class Daemon:
         self.transcripts = transcripts_of(config, self.metrics)
         self._service: Service | None = None  # once the engine is warm
         self.sessions = SessionRegistry()
+        tokens = Tokens.read(config.tokens_file)
         self.admission = Admission(
-            config,
-            Tokens.read(config.tokens_file),
-            self.sessions,
-            self.metrics,
-            lambda: self.health,
+            lambda: self.config, tokens, self.sessions, self.metrics, lambda: self.health
         )
         self.connections: set[Connection] = set()
         self._stop_requested = asyncio.Event()
         self._stop_insisted = asyncio.Event()
         self._began = time.monotonic()
-        self._warm: asyncio.Future[Engine]
-        self.endpoints = Endpoints(self.admission, self.metrics, lambda: self.health, self._warmth)
+        self._warm: asyncio.Future[Engine] | None = None  # once started
+        self.endpoints = Endpoints(
+            self.admission, self.metrics, lambda: self.health, self._until_warm
+        )
         self.listener = Listener(
             self._handle, self.endpoints.answer, config, self._tls.context if self._tls else None
         )
-        self.ready = asyncio.Event()
-        """Set when clients are welcome."""
-        self.abandoned = False
-        """Whether `run` has left the engine's thread behind, at work."""
+        self.ready = asyncio.Event()  # set when clients are welcome
+        self.abandoned = False  # whether `run` has left the engine's thread behind, at work
 
     @property
     def port(self) -> int:
@@ -122,23 +119,17 @@ class Daemon:
         self._warm = asyncio.wrap_future(self.scheduler.start())
 
     async def run(self) -> None:
-        """Serve until `stop`. Raises what loading the engine raises."""
+        """Serve until `stop`, once started. Raises what loading the engine raises."""
+        assert self._warm is not None, "start comes first"
         try:
             await either(asyncio.wait({self._warm}), self._stop_requested.wait())
             if self._warm.done():
-                self._welcome(self._warm.result())
+                self._accept_sessions(self._warm.result())
                 await self._stop_requested.wait()
         finally:
             self._stop_requested.set()  # also where the engine cannot be had: handshakes may wait for it
             self._warm.cancel()
-            await self._drain()
-            # An engine that is still loading cannot be interrupted; its thread ends with the process.
-            patience = LAST_ROUND if self._service is not None else 0.0
-            self.abandoned = not await asyncio.to_thread(self.scheduler.stop, patience)
-            if self.abandoned and patience:
-                logger.error("the engine hangs in a round and is abandoned")
-            if self.transcripts is not None:
-                await asyncio.to_thread(self.transcripts.stop)
+            await self._shut_down()
 
     def stop(self) -> None:
         """Ask `run` to finish: pending finals are still delivered. Asked twice, it drops them."""
@@ -147,11 +138,8 @@ class Daemon:
                 logger.warning("asked to stop again: pending finals are dropped")
             self._stop_insisted.set()
         else:
-            logger.info(
-                "stopping: %d sessions get up to %g s for their finals",
-                len(self.connections),
-                self.config.shutdown_seconds,
-            )
+            count, patience = len(self.connections), self.config.shutdown_seconds
+            logger.info("stopping: %d sessions get up to %g s for their finals", count, patience)
         self._stop_requested.set()
 
     def reload(self, config: Config) -> tuple[list[str], list[str]]:
@@ -168,13 +156,13 @@ class Daemon:
             raise ConfigError(str(error)) from None
         if self._tls is not None:
             self._tls.reload()
-        self.config = self.admission.config = config
+        self.config = config
         self.admission.tokens = tokens
         self.listener.most = config.max_sessions + SPARE_CONNECTIONS
         if self.transcripts is not None:
             self.transcripts.limit(config.transcripts_file_mb, config.transcripts_keep_mb)
         if self._service is not None:
-            self._welcome(self._service.engine)
+            self._accept_sessions(self._service.engine)
         return changed, waiting
 
     @property
@@ -184,9 +172,8 @@ class Daemon:
             return "stopping"
         if self._service is None:
             return "warming_up"
-        return (
-            "stalled" if self.scheduler.stats().idle > self.config.stalled_after_seconds else "ok"
-        )
+        stalled = self.scheduler.stats().idle > self.config.stalled_after_seconds
+        return "stalled" if stalled else "ok"
 
     @property
     def health(self) -> Health:
@@ -210,7 +197,7 @@ class Daemon:
         """The URL for clients on this machine."""
         return f"{'ws' if self._tls is None else 'wss'}://{self.listener.address}"
 
-    def _welcome(self, engine: Engine) -> None:
+    def _accept_sessions(self, engine: Engine) -> None:
         """Serve new sessions by the configuration in force."""
         config = self.config
         self._service = Service(
@@ -223,12 +210,23 @@ class Daemon:
         )
         self.ready.set()
 
+    async def _shut_down(self) -> None:
+        """End the sessions, then the engine, then the transcripts."""
+        await self._drain()
+        # An engine that is still loading cannot be interrupted; its thread ends with the process.
+        patience = LAST_ROUND if self._service is not None else 0.0
+        self.abandoned = not await asyncio.to_thread(self.scheduler.stop, patience)
+        if self.abandoned and patience:
+            logger.error("the engine hangs in a round and is abandoned")
+        if self.transcripts is not None:
+            await asyncio.to_thread(self.transcripts.stop)
+
     async def _drain(self) -> None:
         """Refuse the new, finish the old, then drop what is left."""
         self.listener.close(keep=set(self.admission.admitted))
         for connection in list(self.connections):
             connection.shut_down()
-        closed = asyncio.create_task(self._settled())
+        closed = asyncio.create_task(self._all_closed())
         patience = self.config.shutdown_seconds
         await either(asyncio.wait({closed}), self._stop_insisted.wait(), seconds=patience)
         late = set(self.listener.sockets)
@@ -239,12 +237,12 @@ class Daemon:
         self.sessions.abandon()
         await closed
 
-    async def _settled(self) -> None:
+    async def _all_closed(self) -> None:
         """Until every client is gone, and what its transcript awaits is written."""
         await self.listener.wait_closed()
         await self.sessions.clear()
 
-    async def _warmth(self) -> None:
+    async def _until_warm(self) -> None:
         """Until the engine is warm, or will not be: on sockets that were handed over."""
         if self._inherited:
             await either(self.ready.wait(), self._stop_requested.wait())
@@ -254,7 +252,7 @@ class Daemon:
         assert self._service is not None, "admitted before the engine was warm"
         connection = Connection(
             socket,
-            self.admission.admitted[socket],
+            self.admission.admitted[socket].label,
             self._service,
             self.sessions,
             start_refusal=lambda: self.admission.start_refusal(socket),

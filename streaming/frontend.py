@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming.audio import AudioDecoder
-from streaming.protocol import Start
+from streaming.protocol import Closed, Start
 from streaming.segmenter import Segmenter, SegmenterEvent
 from streaming.settings import Settings
 from streaming.vad import VoiceActivity, detector
@@ -33,11 +33,6 @@ class FrontEnd:
         return self._decoder.received
 
     @property
-    def refused(self) -> int:
-        """Samples at 16 kHz among them that could not be used."""
-        return self._decoder.refused
-
-    @property
     def unread(self) -> bool:
         """Whether some of the last binary frame waits for `read`."""
         return self._decoder.unread
@@ -57,6 +52,17 @@ class FrontEnd:
         yield from self._judge(self._decoder.finish())
         rest, self._pending = self._pending, self._pending[:0]
         yield self.segmenter.flush(rest, last=last), False
+
+    def account(self, *, finals: int) -> Closed:
+        """Of all samples that came, once the last is read."""
+        speech, silence, refused = (
+            self.segmenter.speech,
+            self.segmenter.silence,
+            self._decoder.refused,
+        )
+        closed = Closed(self.received, speech, silence, refused, finals)
+        assert closed.received == speech + silence + refused, closed
+        return closed
 
     def _judge(self, samples: NDArray[np.float32]) -> Iterator[Judged]:
         audio = np.concatenate([self._pending, samples])

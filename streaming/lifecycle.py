@@ -119,11 +119,28 @@ def after(state: State, event: Event) -> State:
 
 
 class Lifecycle:
-    """The state of one session."""
+    """Something with such a life. The other events come with what it does on them."""
 
     def __init__(self) -> None:
-        self.state = State.STARTING
+        self._state = State.STARTING
 
-    def step(self, event: Event) -> None:
+    @property
+    def state(self) -> State:
+        """Where it is in its life."""
+        return self._state
+
+    def attach(self) -> None:
+        """The client that was lost is back."""
+        self._step(Event.RESUMED)
+
+    def detach(self) -> None:
+        """The connection was lost; the client is awaited back."""
+        self._step(Event.LOST)
+
+    def abort(self) -> None:
+        """Give up what is pending."""
+        self._step(Event.ABORTED)
+
+    def _step(self, event: Event) -> None:
         """Take `event`. Raises ProtocolError as `after` does, and nothing has changed."""
-        self.state = after(self.state, event)
+        self._state = after(self._state, event)

@@ -37,7 +37,7 @@ def session_settings(start: Start, settings: Settings) -> Settings:
     return replace(settings, **asked)
 
 
-class Session:
+class Session(Lifecycle):
     """The stream from `start` to `closed`.
 
     Each call returns what is to be done next, in order: messages go to the client, a Decode goes to
@@ -49,13 +49,13 @@ class Session:
 
     A final is decoded early, when silence begins: should it last, the endpoint only confirms it.
 
-    `lifecycle` says what may happen next. `vad` replaces the detector that the settings name.
+    `vad` replaces the detector that the settings name.
     """
 
     def __init__(
         self, start: Start, settings: Settings = DEFAULTS, *, vad: VoiceActivity | None = None
     ) -> None:
-        self.lifecycle = Lifecycle()
+        super().__init__()
         self.settings = session_settings(start, settings)
         self._front = FrontEnd(start, self.settings, vad)
         self._segmenter = self._front.segmenter
@@ -65,7 +65,7 @@ class Session:
         self._utterances = 0  # begun so far
         self._decoding: dict[int, Utterance] = {}  # ended, and their finals not accepted
         self._reorder = ReorderBuffer[Output]()
-        self.lifecycle.step(Event.START)
+        self._step(Event.START)
 
     @property
     def pending_samples(self) -> int:
@@ -92,7 +92,7 @@ class Session:
         "bad_audio" for NaN or infinity, and the frame is refused as a whole; "bad_audio" for a
         stream that opens with the header of another format, after which nothing can be decoded.
         """
-        self.lifecycle.step(Event.AUDIO)
+        self._step(Event.AUDIO)
         self._front.take(data)
         return self.process()
 
@@ -111,18 +111,22 @@ class Session:
         `Flushed` follows the last final of what came before; only the last of several that are due
         together comes. Raises ProtocolError("bad_order") after `stop`.
         """
-        self.lifecycle.step(Event.FLUSH)
+        self._step(Event.FLUSH)
         outputs = self._follow(self._front.finish(last=False))
-        flushed = Flushed(at=self._segmenter.position / SAMPLE_RATE)
-        return outputs + self._reorder.flush(self._utterances, flushed)
+        at = self._segmenter.position / SAMPLE_RATE
+        return outputs + self._reorder.flush(self._utterances, Flushed(at=at))
 
-    def stop(self, why: Event = Event.STOP) -> list[Output]:
+    def stop(self) -> list[Output]:
         """End of audio: the open utterance ends; `Closed` comes with the last final. Idempotent."""
-        outputs: list[Output] = []
-        if was_open := self.lifecycle.state.takes_audio:
-            outputs = self._follow(self._front.finish(last=True))
-        self.lifecycle.step(why)
-        return outputs + self._close_if_done() if was_open else []
+        return self._end_audio(Event.STOP)
+
+    def shut_down(self) -> list[Output]:
+        """As `stop`, but the daemon's wish."""
+        return self._end_audio(Event.SHUT_DOWN)
+
+    def expire(self) -> list[Output]:
+        """As `stop`, for no client will come; what is finished is closed."""
+        return self._end_audio(Event.EXPIRED)
 
     def accept(self, decode: Decode, hypothesis: Hypothesis, ms: float) -> list[Output]:
         """Take a decode's result; `ms` is how long it took, waiting included.
@@ -144,6 +148,12 @@ class Session:
         if not decode.final:
             return []
         return self._settle(decode, self._captioner.failed(self._awaited(decode), decode, message))
+
+    def _end_audio(self, why: Event) -> list[Output]:
+        was_open = self.state.takes_audio
+        outputs = self._follow(self._front.finish(last=True)) if was_open else []
+        self._step(why)
+        return outputs + self._close_if_done() if was_open else []
 
     def _follow(self, frames: Iterator[Judged]) -> list[Output]:
         outputs: list[Output] = []
@@ -218,16 +228,7 @@ class Session:
         return self._reorder.settle(decode.utterance, [*messages]) + self._close_if_done()
 
     def _close_if_done(self) -> list[Output]:
-        state = self.lifecycle.state
-        if state.takes_audio or self._decoding:
+        if self.state.takes_audio or self._decoding:
             return []
-        self.lifecycle.step(Event.FINISHED)
-        account = Closed(
-            received=self._front.received,
-            speech=self._segmenter.speech,
-            silence=self._segmenter.silence,
-            refused=self._front.refused,
-            finals=self._reorder.released,
-        )
-        assert account.received == account.speech + account.silence + account.refused, account
-        return [account]
+        self._step(Event.FINISHED)
+        return [self._front.account(finals=self._reorder.released)]

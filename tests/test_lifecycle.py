@@ -19,7 +19,7 @@ from daemon.sessions.live_session import LiveSession, Service
 from daemon.sessions.registry import SessionRegistry
 from daemon.sessions.transcripts import Transcripts
 from model.engine.requests import Request
-from streaming.lifecycle import NOT_STARTED, STARTED, STEPS, STOPPED, Event, Lifecycle, State, after
+from streaming.lifecycle import NOT_STARTED, STARTED, STEPS, STOPPED, Event, State, after
 from streaming.protocol import (
     ClientMessage,
     Closed,
@@ -60,17 +60,13 @@ def test_every_state_comes_after_the_start_and_before_the_end(state: State) -> N
 
 @pytest.mark.parametrize(("state", "event"), [(s, e) for s in State for e in Event])
 def test_an_event_leads_on_is_refused_or_is_our_own_mistake(state: State, event: Event) -> None:
-    lifecycle = Lifecycle()
-    lifecycle.state = state
     step = STEPS.get((state, event))
     if isinstance(step, State):
-        lifecycle.step(event)
-        assert lifecycle.state is step
+        assert after(state, event) is step
         return
     mistake = AssertionError if step is None else ProtocolError
     with pytest.raises(mistake, match=step or f"{event} in {state}"):
-        lifecycle.step(event)
-    assert lifecycle.state is state
+        after(state, event)
 
 
 def test_what_is_refused_is_said_in_words() -> None:
@@ -389,8 +385,11 @@ class Walk(RuleBasedStateMachine):
             raise RuntimeError("a fault of the stream")
 
         assert self.session is not None
-        for step in ("feed", "process", "flush", "stop", "accept", "fail"):
-            setattr(self.session.stream, step, fault)
+        stream = cast(Any, self.session.stream)
+        for step in ("feed", "process", "flush", "stop", "shut_down", "accept", "fail"):
+            setattr(stream, step, fault)
+        expire = stream.expire
+        stream.expire = lambda: expire() if stream.state.is_finished else fault()
         self.broken = True
 
     def teardown(self) -> None:

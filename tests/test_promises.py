@@ -136,7 +136,9 @@ async def test_the_connection_closes_as_soon_as_the_session_is_closed() -> None:
 FASTER = 40  # than life
 
 
-async def test_a_slow_machine_says_so_and_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_machine_too_slow_says_so_and_loses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Each request takes 1.3 times as long as its sound. Partials suffer, and sound waits unread."""
     most = 6.0
     backlogs: list[float] = []

@@ -32,8 +32,12 @@ def test_notes_are_text_that_says_everything() -> None:
     """Whatever opens safetensors can show them."""
     notes = summary.data_notes(ENTRIES, {"unreadable": 2}) | summary.score_notes(SCORE, ENTRIES)
     assert all(isinstance(text, str) for text in notes.values())
-    wanted = {"source": "read", "licence": "CC BY 4.0", "hours": 1.0, "passages": 2}
-    assert json.loads(notes["data"])[1] == wanted
+    assert json.loads(notes["data"])[1] == {
+        "source": "read",
+        "licence": "CC BY 4.0",
+        "hours": 1.0,
+        "passages": 2,
+    }
     assert notes["data_licences"] == "CC BY 4.0; CC0"
     assert json.loads(notes["excluded"]) == {"unreadable": 2}
     assert (notes["alpha"], notes["tau"]) == ("0.3750", "2.5000")

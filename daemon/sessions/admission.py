@@ -1,13 +1,11 @@
 """Which websockets are let in, and what the others are told before they become one."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Literal
 from urllib.parse import parse_qs, urlsplit
-from weakref import WeakSet
 
 from websockets.asyncio.server import ServerConnection
 from websockets.datastructures import Headers
@@ -44,6 +42,14 @@ class Refusal:
 
     reason: Reason
     reply: Reply
+
+
+@dataclass(slots=True)
+class Admitted:
+    """A websocket's client. returning: let in, full or not, to resume a session, and did not start one."""
+
+    label: str
+    returning: bool
 
 
 def authenticate(headers: Headers, tokens: Tokens, allowed_origins: Sequence[str]) -> Refusal | str:
@@ -111,22 +117,20 @@ def _busy(text: str, headers: Mapping[str, str] = NOTHING) -> Reply:
 class Admission:
     """The websockets that take up a session, and whether there is room for another.
 
-    config, tokens: those in force; a reload replaces them. admitted: each with the label of its token.
+    config: the one in force. tokens: likewise; a reload replaces them.
     """
 
     def __init__(
         self,
-        config: Config,
+        config: Callable[[], Config],
         tokens: Tokens,
         registry: SessionRegistry,
         metrics: Metrics,
         health: Callable[[], Health],
     ) -> None:
-        self.config = config
+        self._config = config
         self.tokens = tokens
-        self.admitted: dict[ServerConnection, str] = {}
-        # Those of them that were let in, full or not, to resume a session.
-        self._returning: WeakSet[ServerConnection] = WeakSet()
+        self.admitted: dict[ServerConnection, Admitted] = {}
         self._registry = registry
         self._metrics = metrics
         self._health = health
@@ -134,7 +138,7 @@ class Admission:
     @property
     def full(self) -> bool:
         """Whether no session is free: finals that a transcript awaits are still to be decoded."""
-        return len(self.admitted) + self._registry.finishing >= self.config.max_sessions
+        return self._fills(len(self.admitted))
 
     def knows(self, request: Request) -> bool:
         """Whether the request has a token, where there are tokens."""
@@ -142,7 +146,7 @@ class Admission:
 
     def authenticate(self, request: Request) -> Refusal | str:
         """The label of the client's token, or why it may not ask."""
-        return authenticate(request.headers, self.tokens, self.config.allowed_origins)
+        return authenticate(request.headers, self.tokens, self._config().allowed_origins)
 
     def admit(self, socket: ServerConnection, request: Request, label: str) -> Refusal | None:
         """Take up a session, or say why there is none."""
@@ -153,9 +157,7 @@ class Admission:
         # The task that opens this connection ends with it, also if it never comes to the handler.
         task = asyncio.current_task()
         assert task is not None
-        self.admitted[socket] = label
-        if returning:
-            self._returning.add(socket)
+        self.admitted[socket] = Admitted(label, returning)
         task.add_done_callback(lambda _: self.leave(socket))
         return None
 
@@ -163,26 +165,35 @@ class Admission:
         """The connection has ended."""
         self.admitted.pop(socket, None)
 
-    def check_capacity(self, label: str, *, returning: bool = False) -> Refusal | None:
-        """Why there is no room now for a client whose token is called `label`, if so."""
-        taken = Counter(self.admitted.values())[label]
-        return capacity_refusal(self._health(), self.config, of_token=taken, returning=returning)
+    def check_capacity(
+        self, label: str, *, returning: bool = False, besides: ServerConnection | None = None
+    ) -> Refusal | None:
+        """Why there is no room now for a client whose token is called `label`, if so.
+
+        besides: a connection whose place is not counted.
+        """
+        others = [one for socket, one in self.admitted.items() if socket is not besides]
+        health = replace(self._health(), full=self._fills(len(others)))
+        of_token = sum(one.label == label for one in others)
+        return capacity_refusal(health, self._config(), of_token=of_token, returning=returning)
 
     def start_refusal(self, socket: ServerConnection) -> str:
         """Why a connection may not start a session; empty if it may.
 
         One that was let in to resume has not been asked: there may be no room for another session.
         """
-        if socket not in self._returning:
+        client = self.admitted[socket]
+        if not client.returning:
             return ""
-        label = self.admitted.pop(socket)  # the room is for itself
-        refusal = self.check_capacity(label)
-        self.admitted[socket] = label
+        refusal = self.check_capacity(client.label, besides=socket)  # the room is for itself
         if refusal is None:
-            self._returning.discard(socket)
+            client.returning = False
             return ""
         self._metrics.refused.labels(refusal.reason).inc()
         return str(refusal.reply.body).strip()
+
+    def _fills(self, taken: int) -> bool:
+        return taken + self._registry.finishing >= self._config().max_sessions
 
     def _returns(self, request: Request, label: str) -> bool:
         """Whether the client says that it comes back to a session of its own."""

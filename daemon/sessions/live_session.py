@@ -25,7 +25,7 @@ from daemon.sessions.replay_log import ReplayLog
 from daemon.sessions.transcripts import Transcript, Transcripts
 from model.engine.requests import Failure
 from streaming import protocol
-from streaming.lifecycle import Event, State
+from streaming.lifecycle import State
 from streaming.session import Output, Session
 from streaming.settings import Settings
 from streaming.utterance import Decode
@@ -122,7 +122,7 @@ class LiveSession:
     @property
     def state(self) -> State:
         """Where it is in its life."""
-        return self.stream.lifecycle.state
+        return self.stream.state
 
     @property
     def listens(self) -> bool:
@@ -136,7 +136,7 @@ class LiveSession:
         """
         missed = self.replay_log.after(finals)
         if self.state.is_awaited:
-            self.stream.lifecycle.step(Event.RESUMED)
+            self.stream.attach()
             self._resumed = True
             self._service.metrics.resumed.inc()
         self.client = client
@@ -150,7 +150,7 @@ class LiveSession:
     def detach(self) -> None:
         """The connection was lost; the client is awaited back."""
         self.client = None
-        self.stream.lifecycle.step(Event.LOST)
+        self.stream.detach()
 
     def feed(self, data: bytes) -> None:
         """Take a frame and process its beginning. Raises ProtocolError as `Session.feed` does."""
@@ -175,10 +175,9 @@ class LiveSession:
         self._follow(self.stream.stop)
 
     def shut_down(self, close_reason: CloseReason) -> None:
-        """Finish what was spoken, then end as `close_reason` says."""
-        if not self.state.is_finished:
-            self.close_reason = close_reason
-            self._follow(partial(self.stream.stop, Event.SHUT_DOWN))
+        """Finish what was spoken, then end as `close_reason` says. Only for one that `listens`."""
+        self.close_reason = close_reason
+        self._follow(self.stream.shut_down)
 
     def expire(self, outcome: str) -> None:
         """No client is awaited any more; what was spoken still belongs into a transcript."""
@@ -187,7 +186,7 @@ class LiveSession:
             return
         self.client = None
         self.outcome = outcome
-        self._follow(partial(self.stream.stop, Event.EXPIRED))
+        self._follow(self.stream.expire)
         if self.state.is_finished and self.state is not State.CLOSED:  # a fault on the way
             self.drop(outcome)
 
@@ -196,9 +195,9 @@ class LiveSession:
         self.client = None
         self.outcome = outcome
         if not self.state.is_finished:
-            self.stream.lifecycle.step(Event.ABORTED)
+            self.stream.abort()
         if self.state is not State.CLOSED:
-            self.stream.lifecycle.step(Event.EXPIRED)
+            self.stream.expire()
         self._release()
 
     def _release(self) -> None:
@@ -224,7 +223,7 @@ class LiveSession:
             logger.exception("session %s: fault", self.name, extra={"session": self.name})
             if not self.state.is_finished:
                 self.close_reason = INTERNAL
-                self.stream.lifecycle.step(Event.ABORTED)
+                self.stream.abort()
                 self._finish()
         # What seemed to be sound may turn out to be a header.
         received = max(self.stream.received, self._accounted)
