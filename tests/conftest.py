@@ -74,6 +74,14 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+@pytest.fixture(scope="module")
+def every_core() -> Iterator[None]:
+    """Genuine weights gain from a second thread."""
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(1)
+
+
 @pytest.fixture
 def tokens(tmp_path: Path) -> str:
     """A file with those of Alice and Bob."""

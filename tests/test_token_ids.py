@@ -16,7 +16,12 @@ from tests.support.audio import needs_audio, recordings
 
 KNOWN = Path(__file__).parent / "support" / "token_ids.tsv"  # SHA-256 of each file's ids, cut short
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(1800), needs_audio]
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.usefixtures("every_core"),
+    pytest.mark.timeout(1800),
+    needs_audio,
+]
 
 
 def digest(tokens: tuple[int, ...]) -> str:
