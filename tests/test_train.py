@@ -11,8 +11,8 @@ from daemon import cli
 from model.checkpoints.load import load
 from model.drafting.drafter_files import load_drafter, read_metadata
 from model.drafting.speech_draft import SpeechDraft
-from model.training import trainer
-from model.training.data import cache, corpus
+from model.training import train, trainer
+from model.training.data import cache
 from model.training.data.corpus import Passage
 from model.training.student import learning_rate
 from tests.support.lessons import record
@@ -40,7 +40,7 @@ def speech(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def _no_joining(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tiny model hears 2 s, so that nothing may be joined."""
-    monkeypatch.setattr(corpus, "join", lambda found, seed: [Passage((one,)) for one in found])
+    monkeypatch.setattr(train, "join", lambda found, seed: [Passage((one,)) for one in found])
 
 
 def command(out: Path, *more: str) -> list[str]:
