@@ -10,6 +10,7 @@ from tests.support.streams import (
     answer,
     closing,
     decodes,
+    earlies,
     feed,
     finals,
     hear,
@@ -45,6 +46,18 @@ def test_the_final_decode_carries_the_utterance_sample_by_sample() -> None:
     (work,) = finals(feed(stream, audio.astype("<f4").tobytes()))
     np.testing.assert_array_equal(work.audio, audio[work.start : work.stop])
     assert work.audio.dtype == np.float32
+
+
+def test_finals_know_where_speech_is_and_partials_do_not() -> None:
+    """Early ones, too, which may become the final."""
+    outputs = hear(session(), quiet(0.9), loud(0.9), quiet(0.3), loud(0.6), quiet(0.8))
+    *_, early = earlies(outputs)
+    (final,) = finals(outputs)
+    assert early.speech == final.speech
+    frame = 480
+    edges = [edge + final.start for span in final.speech for edge in span]
+    assert edges == pytest.approx([0.9 * RATE, 1.8 * RATE, 2.1 * RATE, 2.7 * RATE], abs=frame)
+    assert all(work.speech == () for work in partials(outputs))
 
 
 def test_a_partial_decode_keeps_its_audio_while_the_session_goes_on() -> None:
@@ -180,6 +193,7 @@ def test_a_failed_final_is_an_error_and_an_empty_final_in_its_place() -> None:
     assert isinstance(empty, Final)
     assert (empty.utterance, empty.text, empty.language) == (1, "", "de")
     assert (empty.start, empty.end) == (works[1].start / RATE, works[1].stop / RATE)
+    assert (empty.voiced, empty.covered) == (0.51, 0.0)
 
 
 def test_a_failed_partial_yields_nothing() -> None:
