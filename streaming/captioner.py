@@ -7,6 +7,7 @@ from streaming.hallucination import is_plausible, worth_showing
 from streaming.hypothesis import Hypothesis, final_message
 from streaming.languages import Languages
 from streaming.protocol import SAMPLE_RATE, Error, Final, Partial, Start
+from streaming.speech_spans import Spans
 from streaming.utterance import Decode, Utterance
 
 
@@ -31,8 +32,12 @@ class Captioner:
         *,
         final: bool = False,
         early: bool = False,
+        speech: Spans = (),
     ) -> Decode:
-        """The work for [start, stop) of `utterance`; `audio` is a copy of it, [stop - start]."""
+        """The work for [start, stop) of `utterance`; `audio` is a copy of it, [stop - start].
+
+        speech: its voiced frames, where the text shall account for them.
+        """
         language, hint = self._languages.of(voiced)
         prefix = utterance.caption.stable if self._commits else ""
         if prefix and utterance.language is not None:
@@ -47,6 +52,7 @@ class Captioner:
             language=language,
             language_hint=utterance.language or hint,
             prefix=prefix,
+            speech=speech,
         )
 
     def partial(
@@ -86,5 +92,6 @@ class Captioner:
             message=f"utterance {decode.utterance} could not be recognised: {message}",
             fatal=False,
         )
-        nothing = Hypothesis("", self._languages.fixed or "")
+        voiced = sum(stop - start for start, stop in decode.speech) / SAMPLE_RATE
+        nothing = Hypothesis("", self._languages.fixed or "", voiced=voiced)
         return error, self.final(utterance, decode, nothing, 0.0)

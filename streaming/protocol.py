@@ -210,6 +210,8 @@ class Final(_FromDaemon, tag="final", frozen=True):
     temperature: at which the text was decoded; above the session's where the first attempts failed.
     compression_ratio: bytes of the text to deflated bytes; high for a text that repeats itself.
     words: the times of its words, where `start` asked for them.
+    voiced: seconds of [start, end) that were taken for speech; covered: those of them that the text
+        accounts for.
     """
 
     utterance: int
@@ -223,6 +225,8 @@ class Final(_FromDaemon, tag="final", frozen=True):
     temperature: float = 0.0
     compression_ratio: float = 0.0
     words: list[Word] | None = None
+    voiced: float = 0.0
+    covered: float = 0.0
 
 
 class Flushed(_FromDaemon, tag="flushed", frozen=True):

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from streaming.protocol import SAMPLE_RATE
 from streaming.settings import Settings
+from streaming.speech_spans import Spans, SpeechSpans
 
 SMOOTHING = 150 * SAMPLE_RATE // 1_000  # the window in which the quietest point is sought
 # Detectors adapt to the first sound: they may miss a word that is cut off in front and stands alone
@@ -41,13 +42,15 @@ class Paused:
 class Ended:
     """The utterance [start, stop) ended; `audio` is a copy of it, [stop - start] at 16 kHz.
 
-    voiced: samples from its first speech to its last, pauses between included.
+    voiced: samples from its first speech to its last, pauses between included. speech: its voiced
+    frames, in samples from `start` on.
     """
 
     start: int
     stop: int
     voiced: int
     audio: NDArray[np.float32]
+    speech: Spans = ()
 
 
 SegmenterEvent = Began | Paused | Ended
@@ -158,6 +161,7 @@ class Segmenter:
         # The capacity: an utterance up to its cap, and the audio kept before its first speech.
         before = max(CLIP, self._pre_roll) + self._minimum
         self.buffer = AudioRingBuffer(self._cap + before + frame)
+        self._spans = SpeechSpans()
         self._state = SegmenterState.SILENCE
         self._burst = 0  # start of the newest burst
         self._speech_end = 0  # end of the last frame of speech
@@ -204,6 +208,10 @@ class Segmenter:
         """A copy of a range of the open utterance: [stop - start]."""
         return self.buffer.read(start, stop)
 
+    def spans(self, start: int, stop: int) -> Spans:
+        """The voiced frames of a range of the open utterance, in samples from `start` on."""
+        return self._spans.within(start, stop)
+
     def push(self, frame: NDArray[np.float32], *, speech: bool) -> list[SegmenterEvent]:
         """Take the next frame and its judgement."""
         events = self._append(frame)
@@ -211,6 +219,7 @@ class Segmenter:
             if self._state is SegmenterState.SILENCE:
                 self._burst = self.position - len(frame)
             self._speech_end = self.position
+            self._spans.add(self.position - len(frame), self.position)
         events += self._step(Signal.VOICE if speech else Signal.QUIET)
         if self._state is SegmenterState.BURST and self.position - self._burst >= self._minimum:
             events += self._step(Signal.ENOUGH)
@@ -222,7 +231,7 @@ class Segmenter:
                 events += self._step(Signal.SETTLED)
         elif self._state is SegmenterState.SILENCE:
             kept = CLIP if self.position - self._flushed <= CLIP else self._pre_roll
-            self.buffer.forget(max(self._done, self.position - kept))
+            self._forget(max(self._done, self.position - kept))
         return events
 
     def _patience(self) -> int:
@@ -246,7 +255,7 @@ class Segmenter:
         sought = self._state is SegmenterState.SILENCE and not (last and self._in_utterances)
         events += self._step(Signal.CLIP if sought and self._is_clip() else Signal.FLUSH)
         self._flushed = self.position
-        self.buffer.forget(max(self._done, self.position - self._pre_roll))
+        self._forget(max(self._done, self.position - self._pre_roll))
         return events
 
     def _is_clip(self) -> bool:
@@ -297,12 +306,17 @@ class Segmenter:
     def _close(self, stop: int) -> Ended:
         assert self._start is not None
         voiced = min(self._speech_end, stop) - self._onset
-        ended = Ended(self._start, stop, voiced, self.buffer.read(self._start, stop))
+        span = self._start, stop
+        ended = Ended(*span, voiced, self.buffer.read(*span), self._spans.within(*span))
         self._in_utterances += stop - self._start
         self._start = None
         self._done = stop
-        self.buffer.forget(stop)
+        self._forget(stop)
         return ended
+
+    def _forget(self, before: int) -> None:
+        self.buffer.forget(before)
+        self._spans.forget(before)
 
 
 def quietest_point(audio: NDArray[np.float32]) -> int:

@@ -201,7 +201,9 @@ class Session(Lifecycle):
         if early is not None:
             return outputs + self._settle(early[0], [self._captioner.final(utterance, *early, 0.0)])
         span = ended.start, ended.stop
-        work = self._captioner.decode(utterance, span, ended.voiced, ended.audio, final=True)
+        work = self._captioner.decode(
+            utterance, span, ended.voiced, ended.audio, final=True, speech=ended.speech
+        )
         return [*outputs, work]
 
     def _newest_work(self) -> list[Output]:
@@ -217,7 +219,8 @@ class Session(Lifecycle):
         span = utterance.start, stop
         voiced = min(stop, self._segmenter.speech_end) - self._segmenter.onset
         audio = self._segmenter.audio(*span)
-        return [self._captioner.decode(utterance, span, voiced, audio, early=early)]
+        speech = self._segmenter.spans(*span) if early else ()
+        return [self._captioner.decode(utterance, span, voiced, audio, early=early, speech=speech)]
 
     def _awaited(self, decode: Decode) -> Utterance:
         assert decode.utterance in self._decoding, f"utterance {decode.utterance} settled twice"

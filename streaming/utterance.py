@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from streaming.hypothesis import Hypothesis
 from streaming.languages import Asked
+from streaming.speech_spans import Spans
 from streaming.stable_prefix import StablePrefix
 
 # A partial of a long utterance costs more and changes less: one is due for each tenth of its length.
@@ -28,6 +29,8 @@ class Decode:
     voiced: samples from its first speech to its last.
     language: a code, several to choose from, or None to detect. language_hint: as of `Request`.
     prefix: words that its text must begin with; the client was promised them.
+    speech: its voiced frames, in samples from `start` on, which a final's text accounts for; a partial
+        has none.
     """
 
     utterance: int
@@ -40,6 +43,7 @@ class Decode:
     language: Asked = None
     language_hint: str | None = None
     prefix: str = ""
+    speech: Spans = ()
 
 
 @dataclass(slots=True)

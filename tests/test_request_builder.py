@@ -16,7 +16,18 @@ AUDIO = np.zeros(16_000, np.float32)
 
 
 def decode(*, final: bool = False, early: bool = False, prefix: str = "") -> Decode:
-    return Decode(0, 0, len(AUDIO), AUDIO, final=final, early=early, language="en", prefix=prefix)
+    speech = ((0, 8_000),) if final or early else ()
+    return Decode(
+        0,
+        0,
+        len(AUDIO),
+        AUDIO,
+        final=final,
+        early=early,
+        language="en",
+        prefix=prefix,
+        speech=speech,
+    )
 
 
 @pytest.mark.parametrize(
@@ -30,6 +41,7 @@ def test_what_may_become_final_is_decoded_with_care(final: bool, early: bool, wh
     assert asked.fitted_window is not whole
     assert asked.fallback_temperatures == (FALLBACK_TEMPERATURES if whole else ())
     assert asked.words is whole
+    assert bool(asked.speech) is whole
     assert asked.stop_on_repetition
     assert asked.draft_tokens == (1, 2)
 
@@ -47,6 +59,7 @@ def test_early_and_true_finals_ask_for_the_same() -> None:
         "words",
         "fitted_window",
         "temperature",
+        "speech",
     )
     assert [getattr(early, name) for name in fields] == [getattr(final, name) for name in fields]
 

@@ -286,6 +286,10 @@ def test_utterances_are_in_order_within_the_cap_and_hold_all_speech_once(
         assert position <= began.start == ended.start < ended.stop <= len(judged)
         assert ended.stop - ended.start <= settings.cap_ms * MS
         np.testing.assert_array_equal(ended.audio, np.arange(ended.start, ended.stop))
+        speech = np.zeros(ended.stop - ended.start, np.bool_)
+        for start, stop in ended.speech:
+            speech[start:stop] = True
+        np.testing.assert_array_equal(speech, judged[ended.start : ended.stop])
         covered[ended.start : ended.stop] += 1
         position = ended.stop
     assert covered.max(initial=0) <= 1

@@ -10,6 +10,7 @@ from tests.support.streams import (
     answer,
     closing,
     decodes,
+    earlies,
     feed,
     feed_all,
     finals,
@@ -37,6 +38,18 @@ def test_an_utterance_gives_start_partial_work_end_and_final_work() -> None:
     assert end == Speech(event="end", utterance=0, at=2.0)
     assert isinstance(final, Decode)
     assert (final.utterance, final.start, final.stop, final.final) == (0, 9_600, 32_000, True)
+
+
+def test_finals_know_where_speech_is_and_partials_do_not() -> None:
+    """Early ones, too, which may become the final."""
+    outputs = feed_all(session(), quiet(0.9), loud(0.9), quiet(0.3), loud(0.6), quiet(0.8))
+    *_, early = earlies(outputs)
+    (final,) = finals(outputs)
+    assert early.speech == final.speech
+    frame = 480
+    edges = [edge + final.start for span in final.speech for edge in span]
+    assert edges == pytest.approx([0.9 * RATE, 1.8 * RATE, 2.1 * RATE, 2.7 * RATE], abs=frame)
+    assert all(work.speech == () for work in partials(outputs))
 
 
 def test_a_partial_decode_keeps_its_audio_while_the_session_goes_on() -> None:
@@ -148,6 +161,7 @@ def test_a_failed_final_is_an_error_and_an_empty_final_in_its_place() -> None:
     assert isinstance(empty, Final)
     assert (empty.utterance, empty.text, empty.language) == (1, "", "de")
     assert (empty.start, empty.end) == (works[1].start / RATE, works[1].stop / RATE)
+    assert (empty.voiced, empty.covered) == (0.51, 0.0)
 
 
 def test_a_failed_partial_yields_nothing() -> None:

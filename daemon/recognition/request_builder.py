@@ -41,6 +41,7 @@ def request(start: Start, decode: Decode, *, draft_tokens: tuple[int, ...] = ())
         stop_on_repetition=True,
         fallback_temperatures=FALLBACK_TEMPERATURES if whole and start.temperature == 0 else (),
         words=whole and start.words,
+        speech=decode.speech,
     )
 
 
@@ -66,4 +67,6 @@ def hypothesis(output: RequestOutput) -> Hypothesis:
         proposed=output.proposed,
         accepted=output.accepted,
         reused=output.reused,
+        voiced=output.voiced,
+        covered=output.covered,
     )

@@ -60,30 +60,20 @@ def read_heads(given: object, layers: int, heads: int) -> Heads:
 
 
 def align(
-    decoder: Decoder,
-    prompt_tokens: list[int],
+    weights: Tensor,
+    probabilities: Sequence[float],
     text: list[int],
-    heads: Heads,
-    cache: Cache,
-    encoder_len: int,
     audio: NDArray[np.float32],
     table: TokenTable,
     language: str,
 ) -> tuple[WordTiming, ...]:
     """The words of `text`, tokens without the end of transcript, with their times.
 
-    prompt_tokens: the tokens before `text`. cache: one row, the utterance's, with `encoder_len` valid
-    encoder states; its decoder part is overwritten. audio: the utterance, [samples] at 16 kHz.
+    weights: [heads, len(text) + 1, states]; row n is the attention that predicts token n, the last one
+    that of the end. probabilities: of the tokens of `text`. audio: the utterance, [samples] at 16 kHz.
     """
-    if not text:
-        return ()
-    audio_len = min(encoder_len, -(-len(audio) // SAMPLES_PER_STATE))
-    weights, logits = attention(decoder, prompt_tokens + text, heads, cache, encoder_len, audio_len)
-    # The position before a token predicts it; the last one predicts the end.
-    first = len(prompt_tokens) - 1
     states = non_silent_states(audio)
-    starts = token_starts(weights[:, first:, torch.from_numpy(states)])
-    probabilities = logits[first:-1].softmax(-1)[torch.arange(len(text)), text].tolist()
+    starts = token_starts(weights[..., torch.from_numpy(states)])
     return timed_words(
         text, starts, states, probabilities, table, language, len(audio) / SAMPLE_RATE
     )
@@ -97,15 +87,15 @@ def attention(
     encoder_len: int,
     audio_len: int,
 ) -> tuple[Tensor, Tensor]:
-    """Cross-attention weights and logits of one pass over `tokens`, prompt and transcript.
+    """Cross-attention weights and last hidden states of one pass over `tokens`, prompt and transcript.
 
-    cache: one row; the pass fills it. encoder_len: valid encoder states of the row; audio_len: those
-    that hold audio. Returns weights [heads, tokens, audio_len] and logits [tokens, vocabulary], float32
-    on the CPU.
+    cache: one row, the utterance's, with `encoder_len` valid encoder states; the pass overwrites its
+    decoder part. audio_len: the states that hold audio. Returns weights [heads, tokens, audio_len],
+    float32 on the CPU, and hidden states [tokens, width] as the decoder has them.
     """
     device = cache.self_keys.device
-    recorded: dict[int, Tensor] = {}
-    with _recorded_attention(decoder, {layer for layer, _ in heads}, audio_len, recorded):
+    recorded: dict[tuple[int, int], Tensor] = {}
+    with _recorded_attention(decoder, heads, audio_len, recorded):
         hidden, _ = decoder(
             torch.tensor([tokens], device=device),
             torch.zeros(1, dtype=torch.int64, device=device),
@@ -114,28 +104,29 @@ def attention(
             len(tokens),
             encoder_len,
         )
-    weights = torch.stack([recorded[layer][head] for layer, head in heads])
-    return weights.float().cpu(), decoder.logits(hidden[0]).float().cpu()
+    weights = torch.stack([recorded[pair] for pair in heads])
+    return weights.float().cpu(), hidden[0]
 
 
 @contextmanager
 def _recorded_attention(
-    decoder: Decoder, layers: set[int], audio_len: int, recorded: dict[int, Tensor]
+    decoder: Decoder, heads: Heads, audio_len: int, recorded: dict[tuple[int, int], Tensor]
 ) -> Iterator[None]:
-    """While entered, write the cross-attention [heads, tokens, audio_len] of `layers` to `recorded`."""
+    """While entered, write the cross-attention [tokens, audio_len] of every one of `heads` to `recorded`."""
 
     def record(layer: int, cross: torch.nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        x, keys = inputs[0], inputs[1]
+        x, keys = inputs[0], inputs[1]  # keys [1, heads, states, width of a head]
         assert isinstance(cross.q, torch.nn.Module)
-        q = cross.q(x).view(*x.shape[:2], keys.shape[1], -1).transpose(1, 2)
-        scores = q.float() @ keys.float().transpose(-1, -2) * q.shape[-1] ** -0.5
-        recorded[layer] = scores[0, ..., :audio_len].softmax(-1)
+        q = cross.q(x).view(len(x[0]), keys.shape[1], -1).transpose(0, 1)
+        for head in (head for of, head in heads if of == layer):
+            scores = q[head].float() @ keys[0, head, :audio_len].float().T * q.shape[-1] ** -0.5
+            recorded[layer, head] = scores.softmax(-1)
 
     hooks = [
         decoder.layers[layer]
         .get_submodule("cross")
         .register_forward_pre_hook(lambda cross, inputs, layer=layer: record(layer, cross, inputs))
-        for layer in layers
+        for layer in {layer for layer, _ in heads}
     ]
     try:
         yield
