@@ -13,6 +13,7 @@ from torch import Tensor
 
 from model.engine.coverage import is_doubtful, is_trusted, part_request
 from model.engine.engine import Engine
+from model.engine.offline import transcribe
 from model.engine.requests import Failure, Request, RequestOutput
 from model.engine.sequence import Attempt, Sequence
 from model.whisper.uncovered import Spans, Stretch
@@ -52,7 +53,7 @@ def asked(seed: int, samples: int = 3_000, **options: object) -> Request:
 def plainly(request: Request) -> RequestOutput:
     """One target pass a token, and nothing accounted for."""
     engine = Engine(CHECKPOINT, slots=1, proposer=lambda _: None)
-    (result,) = engine.transcribe([replace(request, speech=(), draft_tokens=())])
+    (result,) = transcribe(engine, [replace(request, speech=(), draft_tokens=())])
     return result
 
 
@@ -72,7 +73,7 @@ def by_hand(request: Request) -> tuple[int, ...]:
 @cache
 def alone(request: Request) -> RequestOutput:
     """What it is without drafts and without company."""
-    (result,) = Engine(CHECKPOINT, slots=1, proposer=lambda _: None).transcribe([request])
+    (result,) = transcribe(Engine(CHECKPOINT, slots=1, proposer=lambda _: None), [request])
     return result
 
 
@@ -82,14 +83,14 @@ WARM = [replace(one, temperature=0.7, seed=n) for n, one in enumerate(REQUESTS[:
 
 def test_pieces_are_plain_decoding_of_their_samples() -> None:
     for request in REQUESTS[2:]:
-        (result,) = Engine(CHECKPOINT, slots=2).transcribe([request])
+        (result,) = transcribe(Engine(CHECKPOINT, slots=2), [request])
         assert result.request is request
         assert result.tokens == by_hand(request)
 
 
 def test_without_speech_nothing_is_accounted_for() -> None:
     request = replace(asked(1, 8_000), speech=())
-    (result,) = Engine(CHECKPOINT, slots=1).transcribe([request])
+    (result,) = transcribe(Engine(CHECKPOINT, slots=1), [request])
     assert result.tokens == plainly(request).tokens
     assert (result.voiced, result.covered) == (0.0, 0.0)
 
@@ -112,9 +113,9 @@ def test_proposers_and_company_change_no_token(
 def test_a_joined_text_is_a_draft_of_its_utterance() -> None:
     """It changes no token, and saves passes."""
     request = asked(4, 8_000)
-    (before,) = Engine(CHECKPOINT, slots=1).transcribe([request])
-    (after,) = Engine(CHECKPOINT, slots=1).transcribe(
-        [replace(request, draft_tokens=before.tokens)]
+    (before,) = transcribe(Engine(CHECKPOINT, slots=1), [request])
+    (after,) = transcribe(
+        Engine(CHECKPOINT, slots=1), [replace(request, draft_tokens=before.tokens)]
     )
     assert after.tokens == before.tokens
     assert after.reused > 0
@@ -134,7 +135,7 @@ def test_an_utterance_takes_one_slot_throughout() -> None:
 def test_three_parts_are_decoded_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two of an utterance, one of theirs; nothing of that one's, however much it leaves out."""
     lengths = examined(monkeypatch)
-    (result,) = Engine(CHECKPOINT, slots=1).transcribe([asked(3, 32_000)])
+    (result,) = transcribe(Engine(CHECKPOINT, slots=1), [asked(3, 32_000)])
     assert lengths == [32_000, 8_000, 8_000, 2_000]
     assert result.covered < result.voiced == 2.0
 
@@ -160,7 +161,7 @@ def test_a_stretch_that_is_all_of_the_audio_is_not_decoded_again(
         lambda weights, spans, audio: (Stretch(0, len(audio), 0.25, 0),),
     )
     request = asked(1, 8_000)
-    (result,) = Engine(CHECKPOINT, slots=1).transcribe([request])
+    (result,) = transcribe(Engine(CHECKPOINT, slots=1), [request])
     assert result.tokens == plainly(request).tokens
     assert (result.voiced, result.covered) == (0.5, 0.25)
 
@@ -170,7 +171,7 @@ def test_a_part_that_is_not_trusted_changes_nothing_but_the_figures(
 ) -> None:
     monkeypatch.setattr("model.engine.coverage.is_trusted", lambda _: False)
     request = asked(1, 8_000)
-    (result,) = Engine(CHECKPOINT, slots=1).transcribe([request])
+    (result,) = transcribe(Engine(CHECKPOINT, slots=1), [request])
     plain = plainly(request)
     assert (result.tokens, result.text) == (plain.tokens, plain.text)
     assert result.mean_logprob == pytest.approx(plain.mean_logprob, abs=1e-5)
@@ -192,7 +193,7 @@ def test_a_failed_part_stays_uncovered(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(engine.runner, "encode", exhausted)
     monkeypatch.setattr(engine.runner, "give_up_drafter", iter([True, False]).__next__)
-    (result,) = engine.transcribe([request])
+    (result,) = transcribe(engine, [request])
     last = text_tokens(plainly(replace(request, audio=request.audio[-2_000:])))
     assert result.tokens == (*text_tokens(plainly(request)), *last, EOT)[: len(result.tokens)]
     assert (result.voiced, result.covered) == (0.5, 0.375)
@@ -220,14 +221,14 @@ def test_what_is_held_can_be_cancelled() -> None:
 def test_promised_words_come_first() -> None:
     """Nothing is written before a prefix; what is behind it is joined."""
     request = asked(1, 8_000, prefix="promised")
-    (result,) = Engine(CHECKPOINT, slots=1).transcribe([request])
+    (result,) = transcribe(Engine(CHECKPOINT, slots=1), [request])
     assert result.text.startswith("promised")
     assert result.covered == 0.375
     assert result.voiced == 0.5
 
 
 def test_words_are_timed_throughout() -> None:
-    (result,) = Engine(CHECKPOINT, slots=1).transcribe([asked(1, 8_000, words=True)])
+    (result,) = transcribe(Engine(CHECKPOINT, slots=1), [asked(1, 8_000, words=True)])
     assert result.timed is not None
     edges = [edge for word in result.timed for edge in (word.start, word.end)]
     assert edges == sorted(edges)

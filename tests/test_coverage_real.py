@@ -35,10 +35,7 @@ def test_both_speakers_are_in_the_final(name: str) -> None:
     start = Start(language="en", encoding="f32le", words=True, partials=False)
     audio = np.append(read_file(INPUTS / f"{name}.flac"), np.zeros(16_000, np.float32))
     stream = Session(start)
-    works = [
-        *finals(feed(stream, audio.astype("<f4").tobytes())),
-        *finals(stream.stop()),
-    ]
+    works = [*finals(feed(stream, audio.astype("<f4").tobytes())), *finals(stream.stop())]
     outputs = engine().transcribe([request_builder.request(start, work) for work in works])
     text = " ".join(one.text for one in outputs).lower()
     first, second = SPEAKERS[name]

@@ -39,6 +39,6 @@ def test_figures_are_the_hypothesis_own() -> None:
 
 def test_no_text_covers_nothing() -> None:
     """Words that nobody is believed to have said account for no speech."""
-    heard = Heard("so", voiced=2.5, covered=2.25)
+    heard = GoodHypothesis("so", voiced=2.5, covered=2.25)
     told = [final_message(0, 0, 16_000, heard, text, 5.0) for text in ("so", "")]
     assert [(final.voiced, final.covered) for final in told] == [(2.5, 2.25), (2.5, 0.0)]

@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from websockets.exceptions import InvalidStatus

@@ -11,14 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
 
-from model.whisper.uncovered import (
-    Run,
-    cut,
-    runs_of,
-    stretches,
-    uncovered,
-    voiced_states,
-)
+from model.whisper.uncovered import Run, cut, runs_of, stretches, uncovered, voiced_states
 
 COUNT = 300  # states: 6 s
 STATE = 320  # samples

@@ -24,6 +24,7 @@ from model.bench.word_errors import normalised
 from model.checkpoints.load import load
 from model.engine.engine import Engine
 from model.engine.fallback import FALLBACK_TEMPERATURES
+from model.engine.offline import transcribe
 from model.engine.requests import Request
 from streaming.protocol import SAMPLE_RATE, Start
 from streaming.session import Session
@@ -137,7 +138,7 @@ def requests_of(audio: Samples, language: str | list[str] | None) -> list[Reques
 def decode(engine: Engine, requests: Sequence[Request], score: Score) -> str:
     """The text, with its time and its coverage in `score`."""
     began = time.thread_time()
-    outputs = engine.transcribe(requests)
+    outputs = transcribe(engine, requests)
     score.cpu_s += time.thread_time() - began
     score.voiced_s += sum(output.voiced for output in outputs)
     score.covered_s += sum(output.covered for output in outputs)
@@ -181,10 +182,7 @@ def mixed(engine: Engine, found: Sequence[Turns]) -> dict[str, Any]:
             asks["en"] = "en"
         for ask, language in asks.items():
             asked = requests_of(one.audio, language)
-            ways = {
-                "plain": [replace(request, speech=()) for request in asked],
-                "covered": asked,
-            }
+            ways = {"plain": [replace(request, speech=()) for request in asked], "covered": asked}
             for name, requests in ways.items():
                 score = scores.setdefault(ask, {}).setdefault(name, Score())
                 text = plain_words(decode(engine, requests, score))
