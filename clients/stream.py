@@ -263,6 +263,7 @@ class Captions:
         # One attempt may not use up the time of all.
         address = replace(self._address, open_timeout=min(self._address.open_timeout, ATTEMPT_S))
         logger.info("the connection is lost (%s); resuming session %s", error, self.ready.session)
+        latest: StreamError | None = None
         for pause in chain(BACKOFF_S, repeat(BACKOFF_S[-1])):
             if time.monotonic() - began + pause > self.ready.limits.resume_seconds:
                 break
@@ -275,15 +276,21 @@ class Captions:
             )
             try:
                 opened = await open_session(address, wish)
-            except (ConnectError, ConnectionLostError):
-                continue
             except RefusedError as refusal:
                 if refusal.retry_after is None:
                     raise ConnectionLostError(f"{lost(error)}, and {refusal}") from refusal
+                latest = refusal
+            except StreamError as failure:
+                # A daemon was here. What stands in front of it, a balancer or a tunnel, may answer
+                # anything while it is away: hang up, or say in HTTP that it finds nobody.
+                latest = failure
             else:
                 logger.info("the connection is mended; nothing is lost")
                 return opened
-        raise ConnectionLostError(f"{lost(error)}, and cannot be made again in time") from error
+        why = f": {latest}" if latest is not None else ""
+        raise ConnectionLostError(
+            f"{lost(error)}, and cannot be made again in time{why}"
+        ) from error
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

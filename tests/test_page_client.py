@@ -126,6 +126,44 @@ async def test_a_service_that_refuses_is_asked_less_and_less_often(
     assert seen["end"] == "done"
 
 
+@pytest.mark.parametrize(
+    ("status", "served", "end"),
+    [
+        (404, True, "goes on"),
+        (200, True, "goes on"),
+        (502, True, "goes on"),
+        (403, True, "The service refuses this session."),
+        (404, False, "The service refuses this session."),
+    ],
+)
+async def test_a_strange_answer_behind_a_session_is_no_refusal(
+    status: int, served: bool, end: str, page: Page
+) -> None:
+    """A balancer or a tunnel gives it while the service is away: the session goes on afterwards."""
+    scenario = """
+        const { status, served } = argument;
+        window.fetch = () => answer("none", status, { "Content-Type": "text/plain" });
+        const { client, end } = start(new ReplayBuffer(16_000));
+        refused = !served;
+        await pass(0);
+        if (served) {
+            sockets[0].say(ready(0));
+            refused = true;
+            sockets[0].onclose({ code: 1006 });
+        }
+        await pass(20_000);
+        const seen = await end();
+        refused = false;
+        await pass(10_000);
+        if (seen === "goes on") sockets.at(-1).say(ready(0));
+        client.abort();
+        return [seen, said.at(-1)];
+    """
+    seen, said = await meet(page, scenario, {"status": status, "served": served})
+    assert seen == end
+    assert (said == "resumed") is (end == "goes on")
+
+
 async def test_a_way_back_that_leads_nowhere_is_left(page: Page) -> None:
     """Soon enough for another attempt: the daemon does not keep the session for long."""
     scenario = """
