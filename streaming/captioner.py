@@ -5,22 +5,20 @@ from numpy.typing import NDArray
 
 from streaming.hallucination import is_plausible, worth_showing
 from streaming.hypothesis import Hypothesis, final_message
-from streaming.languages import Languages
 from streaming.protocol import SAMPLE_RATE, Error, Final, Partial, Start
 from streaming.utterance import Decode, Utterance
 
 
 class Captioner:
-    """One session's: the languages it has learnt, and the words that its client was promised."""
+    """One session's: whether partials are wanted, and whether their words are promised."""
 
     def __init__(self, start: Start) -> None:
         self._partials = start.partials
         self._commits = start.stability == "commit"
-        self._languages = Languages(start.language)
 
-    def wants_partial(self, voiced: int) -> bool:
+    def wants_partial(self, utterance: Utterance, voiced: int) -> bool:
         """Whether a partial of so many samples of speech is wanted and can be decoded."""
-        return self._partials and self._languages.enough(voiced)
+        return self._partials and utterance.configuration.languages.enough(voiced)
 
     def decode(
         self,
@@ -33,7 +31,7 @@ class Captioner:
         early: bool = False,
     ) -> Decode:
         """The work for [start, stop) of `utterance`; `audio` is a copy of it, [stop - start]."""
-        language, hint = self._languages.of(voiced)
+        language, hint = utterance.configuration.languages.of(voiced)
         prefix = utterance.caption.stable if self._commits else ""
         if prefix and utterance.language is not None:
             language = utterance.language  # the words promised are in it
@@ -47,6 +45,7 @@ class Captioner:
             language=language,
             language_hint=utterance.language or hint,
             prefix=prefix,
+            options=utterance.configuration.options,
         )
 
     def partial(
@@ -72,7 +71,7 @@ class Captioner:
         """The final message; the text is empty where the figures say that nobody spoke."""
         text = hypothesis.text.strip() if is_plausible(hypothesis) else ""
         if text and not hypothesis.looped:
-            self._languages.learn(
+            utterance.configuration.languages.learn(
                 hypothesis.language, hypothesis.language_probability, decode.voiced
             )
         if self._commits:
@@ -86,5 +85,5 @@ class Captioner:
             message=f"utterance {decode.utterance} could not be recognised: {message}",
             fatal=False,
         )
-        nothing = Hypothesis("", self._languages.fixed or "")
+        nothing = Hypothesis("", utterance.configuration.languages.fixed or "")
         return error, self.final(utterance, decode, nothing, 0.0)

@@ -9,10 +9,22 @@ from dataclasses import replace
 from typing import assert_never
 
 from streaming.captioner import Captioner
+from streaming.configuration import Configurations
 from streaming.frontend import FrontEnd, Judged
 from streaming.hypothesis import Hypothesis
 from streaming.lifecycle import Event, Lifecycle
-from streaming.protocol import SAMPLE_RATE, Closed, Error, Final, Flushed, Partial, Speech, Start
+from streaming.protocol import (
+    SAMPLE_RATE,
+    Closed,
+    Configure,
+    Configured,
+    Error,
+    Final,
+    Flushed,
+    Partial,
+    Speech,
+    Start,
+)
 from streaming.reorder import ReorderBuffer
 from streaming.segmenter import Began, Ended, Paused, SegmenterEvent
 from streaming.settings import Settings
@@ -23,7 +35,7 @@ DEFAULTS = Settings()
 
 LEAST_PENDING = SAMPLE_RATE  # of an utterance: a short one takes the recogniser about as long
 
-Message = Speech | Partial | Final | Flushed | Error | Closed
+Message = Speech | Partial | Final | Configured | Flushed | Error | Closed
 Output = Message | Decode
 
 
@@ -60,6 +72,7 @@ class Session(Lifecycle):
         self._front = FrontEnd(start, self.settings, vad)
         self._segmenter = self._front.segmenter
         self._captioner = Captioner(start)
+        self.configurations = Configurations(start)
         self._interval = self.settings.partial_interval_ms * SAMPLE_RATE // 1_000
         self._open: Utterance | None = None
         self._utterances = 0  # begun so far
@@ -104,6 +117,15 @@ class Session(Lifecycle):
         """
         outputs = self._follow(self._front.read())
         return outputs if self.unprocessed else outputs + self._newest_work()
+
+    def configure(self, message: Configure) -> list[Output]:
+        """Change what was asked for, for utterances whose speech begins behind all audio received.
+
+        An open utterance ends as it began. Raises ProtocolError("bad_order") after `stop`.
+        """
+        self._step(Event.CONFIGURE)
+        self.configurations.change(message, self._front.position)
+        return [Configured(at=self._front.position / SAMPLE_RATE)]
 
     def flush(self) -> list[Output]:
         """End the open utterance here, with all audio received; the stream goes on.
@@ -160,8 +182,11 @@ class Session(Lifecycle):
         for events, speech in frames:
             for event in events:
                 outputs += self._segmented(event)
-            if self._open is not None and speech:
-                self._speak(self._open)
+            if speech and (utterance := self._open) is not None:
+                utterance.paused = -1
+                voiced = self._segmenter.speech_end - self._segmenter.onset
+                if self._captioner.wants_partial(utterance, voiced):
+                    utterance.note_speech(self._segmenter.speech_end, voiced, self._interval)
         return outputs
 
     def _segmented(self, event: SegmenterEvent) -> Sequence[Output]:
@@ -180,14 +205,9 @@ class Session(Lifecycle):
     def _begin(self, began: Began) -> Speech:
         number, at = self._utterances, began.start
         self._utterances += 1
-        self._open = Utterance(number, start=at, due=at, given=at)
+        asked = self.configurations.at(self._front.onset)
+        self._open = Utterance(number, start=at, due=at, given=at, configuration=asked)
         return Speech(event="start", utterance=number, at=at / SAMPLE_RATE)
-
-    def _speak(self, utterance: Utterance) -> None:
-        utterance.paused = -1
-        voiced = self._segmenter.speech_end - self._segmenter.onset
-        if self._captioner.wants_partial(voiced):
-            utterance.note_speech(self._segmenter.speech_end, voiced, self._interval)
 
     def _end(self, ended: Ended) -> list[Output]:
         utterance = self._open
@@ -207,16 +227,12 @@ class Session(Lifecycle):
     def _newest_work(self) -> list[Output]:
         """An early final where silence has begun, else the newest partial that is due."""
         utterance = self._open
-        if utterance is None:
+        if utterance is None or (stop := utterance.next_stop()) is None:
             return []
-        early = utterance.paused >= 0
-        stop = utterance.paused if early else utterance.due
-        if stop <= utterance.given:
-            return []
-        utterance.given = stop
         span = utterance.start, stop
         voiced = min(stop, self._segmenter.speech_end) - self._segmenter.onset
         audio = self._segmenter.audio(*span)
+        early = utterance.paused >= 0
         return [self._captioner.decode(utterance, span, voiced, audio, early=early)]
 
     def _awaited(self, decode: Decode) -> Utterance:

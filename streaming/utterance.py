@@ -8,12 +8,16 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from streaming.configuration import Configuration
 from streaming.hypothesis import Hypothesis
 from streaming.languages import Asked
+from streaming.protocol import Start
 from streaming.stable_prefix import StablePrefix
 
 # A partial of a long utterance costs more and changes less: one is due for each tenth of its length.
 NEW_SHARE = 10
+
+DEFAULT_OPTIONS = Start()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,6 +32,7 @@ class Decode:
     voiced: samples from its first speech to its last.
     language: a code, several to choose from, or None to detect. language_hint: as of `Request`.
     prefix: words that its text must begin with; the client was promised them.
+    options: what was asked for this utterance; its `language` is the one above.
     """
 
     utterance: int
@@ -40,6 +45,7 @@ class Decode:
     language: Asked = None
     language_hint: str | None = None
     prefix: str = ""
+    options: Start = DEFAULT_OPTIONS
 
 
 @dataclass(slots=True)
@@ -50,6 +56,7 @@ class Utterance:
     start: int
     due: int  # a partial is due when this much has come
     given: int  # end of the last decode given out
+    configuration: Configuration
     stop: int = -1  # its end
     paused: int = -1  # its end, if the silence lasts; -1 once speech goes on
     shown: int = -1  # end of the newest accepted partial's span
@@ -61,6 +68,14 @@ class Utterance:
         """Speech has come up to `speech_end`: a partial is due after enough that is new."""
         if speech_end - self.due >= max(interval, voiced // NEW_SHARE):
             self.due = speech_end
+
+    def next_stop(self) -> int | None:
+        """Where the next decode ends, if one is due: an early final once paused, else a partial."""
+        stop = self.paused if self.paused >= 0 else self.due
+        if stop <= self.given:
+            return None
+        self.given = stop
+        return stop
 
     def final_at(self, stop: int) -> tuple[Decode, Hypothesis] | None:
         """The early final, if the utterance ends at `stop` and it has that span."""

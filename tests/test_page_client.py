@@ -79,6 +79,33 @@ async def test_a_buffer_that_overruns_ends_the_session(page: Page) -> None:
     assert seen["end"] == "done"
 
 
+async def test_a_change_of_language_goes_behind_the_sound_of_before(page: Page) -> None:
+    """Also where a full queue holds that up; and once more where it may have been lost."""
+    scenario = """
+        const buffer = new ReplayBuffer(16_000);
+        const { client } = start(buffer);
+        await pass(0);
+        sockets[0].bufferedAmount = 1 << 20;
+        sockets[0].say(ready(0));
+        buffer.append(new Int16Array(100));
+        client.changeLanguage("de");
+        buffer.append(new Int16Array(50));
+        client.advance();
+        sockets[0].bufferedAmount = 0;
+        await pass(100);
+        client.changeLanguage(null);
+        sockets[0].onclose({ code: 1006 });
+        await pass(1_000);
+        sockets[1].say(ready(2 * 120));
+        client.abort();
+        return sockets.map(({ sent }) => sent);
+    """
+    assert await meet(page, scenario) == [
+        ["start", 100, "configure", 50, "configure"],
+        ["resume", 30, "configure"],
+    ]
+
+
 async def test_what_is_dropped_waits_for_no_connection(page: Page) -> None:
     scenario = """
         const buffer = new ReplayBuffer(16_000);

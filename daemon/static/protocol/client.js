@@ -112,10 +112,21 @@ export class Client {
     this.#watchSilence();
   }
 
+  /** @param {string | null} language of what is said from now on; null: to be detected */
+  changeLanguage(language) {
+    this.#state.changeLanguage(language);
+    this.advance();
+  }
+
   /** @param {WebSocket} socket */
   #send(socket) {
     while (socket.bufferedAmount < MAX_BUFFERED) {
-      const samples = this.#buffer.read(this.#state.cursor, this.#frame);
+      const most = Math.min(this.#frame, this.#state.untilChange);
+      if (most <= 0) {
+        socket.send(JSON.stringify(this.#state.takeChange()));
+        continue;
+      }
+      const samples = this.#buffer.read(this.#state.cursor, most);
       if (!samples.length) break;
       socket.send(/** @type {Int16Array<ArrayBuffer>} */ (samples));
       this.#state.cursor += samples.length;
