@@ -8,6 +8,8 @@ from streaming.hypothesis import Hypothesis, final_message
 from streaming.protocol import SAMPLE_RATE, Error, Final, Partial, Start
 from streaming.utterance import Decode, Utterance
 
+UNSURE = 0.5  # temperature above which a text is no context, as in Whisper's reference
+
 
 class Captioner:
     """One session's: whether partials are wanted, and whether their words are promised."""
@@ -45,6 +47,7 @@ class Captioner:
             language=language,
             language_hint=utterance.language or hint,
             prefix=prefix,
+            before=utterance.before.text or "",
             options=utterance.configuration.options,
         )
 
@@ -76,6 +79,8 @@ class Captioner:
             )
         if self._commits:
             text = utterance.caption.bind(text)
+        fit = hypothesis.temperature <= UNSURE and not hypothesis.repetitive
+        utterance.said.text = text if fit else ""
         return final_message(decode.utterance, decode.start, decode.stop, hypothesis, text, ms)
 
     def failed(self, utterance: Utterance, decode: Decode, message: str) -> tuple[Error, Final]:

@@ -32,6 +32,7 @@ class Decode:
     voiced: samples from its first speech to its last.
     language: a code, several to choose from, or None to detect. language_hint: as of `Request`.
     prefix: words that its text must begin with; the client was promised them.
+    before: what the utterance before says, where the two were one but for their length.
     options: what was asked for this utterance; its `language` is the one above.
     """
 
@@ -45,7 +46,15 @@ class Decode:
     language: Asked = None
     language_hint: str | None = None
     prefix: str = ""
+    before: str = ""
     options: Start = DEFAULT_OPTIONS
+
+
+@dataclass(slots=True)
+class Said:
+    """What the final of an utterance says, as far as it is fit to go on with; None: it has not come."""
+
+    text: str | None = None
 
 
 @dataclass(slots=True)
@@ -57,6 +66,8 @@ class Utterance:
     due: int  # a partial is due when this much has come
     given: int  # end of the last decode given out
     configuration: Configuration
+    before: Said = field(default_factory=lambda: Said(""))  # the text that this one goes on with
+    said: Said = field(default_factory=Said)
     stop: int = -1  # its end
     paused: int = -1  # its end, if the silence lasts; -1 once speech goes on
     shown: int = -1  # end of the newest accepted partial's span
@@ -72,7 +83,8 @@ class Utterance:
     def next_stop(self) -> int | None:
         """Where the next decode ends, if one is due: an early final once paused, else a partial."""
         stop = self.paused if self.paused >= 0 else self.due
-        if stop <= self.given:
+        early = self.before.text is None and self.paused >= 0
+        if stop <= self.given or early:
             return None
         self.given = stop
         return stop
