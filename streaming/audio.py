@@ -192,7 +192,12 @@ class AudioDecoder:
     @property
     def received(self) -> int:
         """Samples at 16 kHz of the whole input, refused ones included; counted at the input."""
-        return self._at_16k(self._read) + self.refused
+        return self.position + self.refused
+
+    @property
+    def position(self) -> int:
+        """Samples at 16 kHz of the whole input that were not refused, held back or not."""
+        return self._at_16k(self._read)
 
     @property
     def refused(self) -> int:

@@ -5,23 +5,23 @@ from numpy.typing import NDArray
 
 from streaming.hallucination import is_plausible, worth_showing
 from streaming.hypothesis import Hypothesis, final_message
-from streaming.languages import Languages
 from streaming.protocol import SAMPLE_RATE, Error, Final, Partial, Start
 from streaming.speech_spans import Spans
 from streaming.utterance import Decode, Utterance
 
+UNSURE = 0.5  # temperature above which a text is no context, as in Whisper's reference
+
 
 class Captioner:
-    """One session's: the languages it has learnt, and the words that its client was promised."""
+    """One session's: whether partials are wanted, and whether their words are promised."""
 
     def __init__(self, start: Start) -> None:
         self._partials = start.partials
         self._commits = start.stability == "commit"
-        self._languages = Languages(start.language)
 
-    def wants_partial(self, voiced: int) -> bool:
+    def wants_partial(self, utterance: Utterance, voiced: int) -> bool:
         """Whether a partial of so many samples of speech is wanted and can be decoded."""
-        return self._partials and self._languages.enough(voiced)
+        return self._partials and utterance.configuration.languages.enough(voiced)
 
     def decode(
         self,
@@ -38,7 +38,7 @@ class Captioner:
 
         speech: its voiced frames, where the text shall account for them.
         """
-        language, hint = self._languages.of(voiced)
+        language, hint = utterance.configuration.languages.of(voiced)
         prefix = utterance.caption.stable if self._commits else ""
         if prefix and utterance.language is not None:
             language = utterance.language  # the words promised are in it
@@ -53,6 +53,8 @@ class Captioner:
             language_hint=utterance.language or hint,
             prefix=prefix,
             speech=speech,
+            before=utterance.before.text or "",
+            options=utterance.configuration.options,
         )
 
     def partial(
@@ -78,11 +80,13 @@ class Captioner:
         """The final message; the text is empty where the figures say that nobody spoke."""
         text = hypothesis.text.strip() if is_plausible(hypothesis) else ""
         if text and not hypothesis.looped:
-            self._languages.learn(
+            utterance.configuration.languages.learn(
                 hypothesis.language, hypothesis.language_probability, decode.voiced
             )
         if self._commits:
             text = utterance.caption.bind(text)
+        fit = hypothesis.temperature <= UNSURE and not hypothesis.repetitive
+        utterance.said.text = text if fit else ""
         return final_message(decode.utterance, decode.start, decode.stop, hypothesis, text, ms)
 
     def failed(self, utterance: Utterance, decode: Decode, message: str) -> tuple[Error, Final]:
@@ -93,5 +97,5 @@ class Captioner:
             fatal=False,
         )
         voiced = sum(stop - start for start, stop in decode.speech) / SAMPLE_RATE
-        nothing = Hypothesis("", self._languages.fixed or "", voiced=voiced)
+        nothing = Hypothesis("", utterance.configuration.languages.fixed or "", voiced=voiced)
         return error, self.final(utterance, decode, nothing, 0.0)

@@ -28,9 +28,22 @@ class FrontEnd:
         self._pending = np.zeros(0, np.float32)  # less than a frame
 
     @property
+    def onset(self) -> int:
+        """The sample at which the open utterance's speech began at the latest.
+
+        A frame judged as speech may be so for its last sample.
+        """
+        return self.segmenter.onset + self._vad.frame - 1
+
+    @property
     def received(self) -> int:
         """Samples at 16 kHz that came so far, refused ones included."""
         return self._decoder.received
+
+    @property
+    def position(self) -> int:
+        """Session time that has come, in samples: up to 0.1 s of it is judged later."""
+        return self._decoder.position
 
     @property
     def unread(self) -> bool:

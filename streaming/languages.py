@@ -28,6 +28,13 @@ class Languages:
             return self._asked[0] if len(self._asked) == 1 else None
         return self._asked
 
+    def among(self, asked: str | Sequence[str] | None) -> "Languages":
+        """Those of the same session once it asks for `asked`: what was detected still counts, if it may."""
+        languages = Languages(asked)
+        if languages.fixed is None and (asked is None or self.known in asked):
+            languages.known = self.known
+        return languages
+
     def enough(self, voiced: int) -> bool:
         """Whether so many samples of speech are enough to detect their language."""
         return self.fixed is not None or voiced >= ENOUGH

@@ -8,8 +8,8 @@ without numpy or torch.
 A client's messages are read strictly, a daemon's tolerantly: the reader ignores unknown fields in
 these, so that a newer daemon can add fields without breaking older clients.
 
-    client → start or resume, binary audio, flush, stop
-    → client ready, speech, partial, final, flushed, lag, heard, error, closed
+    client → start or resume, binary audio, configure, flush, stop
+    → client ready, speech, partial, final, configured, flushed, lag, heard, error, closed
 
 `schema()` gives the whole protocol as JSON Schema; `docs/protocol.schema.json` is its copy, written
 by `python -m streaming.protocol > docs/protocol.schema.json`.
@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args
 from typing import Final as Constant
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from streaming.settings import Cap, EndpointSilence, MinimumSpeech
 from streaming.validation_errors import what_is_wrong
@@ -37,13 +37,15 @@ SAMPLE_BYTES: Constant[dict[Encoding, int]] = {"s16le": 2, "f32le": 4, "mulaw": 
 Task = Literal["transcribe", "translate"]
 Stability = Literal["revise", "commit"]
 Language = Annotated[str, Meta(max_length=16)]  # a code; the model has the list
+Languages = Language | Annotated[list[Language], Meta(min_length=1, max_length=100)] | None
+Prompt = Annotated[str, Meta(max_length=1_000)]
 HotWords = Annotated[list[Annotated[str, Meta(min_length=1, max_length=50)]], Meta(max_length=50)]
 ErrorCode = Literal[
     "bad_json",  # a text frame that is not JSON
     "bad_message",  # JSON, but no message of this protocol
-    "bad_order",  # audio, flush or stop before start; a second start; anything after stop
+    "bad_order",  # audio or a command before start; a second start; anything after stop
     "bad_audio",  # NaN, infinity, or a binary frame in another format than announced
-    "bad_request",  # a start whose values this daemon cannot serve (a language the model lacks)
+    "bad_request",  # a start or configure whose values this daemon cannot serve (a language the model lacks)
     "bad_resume",  # the session to resume is not known (any more), or has moved on
     "busy",  # a connection that came to resume starts a session, and there is no room
     "idle",  # nothing came for too long; all finals have been sent
@@ -91,14 +93,14 @@ class Start(_FromClient, tag="start", frozen=True):
     encoding: Encoding = "s16le"
     rate: Annotated[int, Meta(ge=4_000, le=384_000)] = SAMPLE_RATE
     channels: Annotated[int, Meta(ge=1, le=16)] = 1
-    language: Language | Annotated[list[Language], Meta(min_length=1, max_length=100)] | None = None
+    language: Languages = None
     task: Task = "transcribe"
     temperature: Annotated[float, Meta(ge=0.0, le=2.0)] = 0.0
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
     partials: bool = True
     stability: Stability = "revise"
     words: bool = False
-    prompt: Annotated[str, Meta(max_length=1_000)] = ""
+    prompt: Prompt = ""
     hot_words: HotWords | None = None
     endpoint_silence_ms: EndpointSilence | None = None
     minimum_speech_ms: MinimumSpeech | None = None
@@ -121,6 +123,18 @@ class Resume(_FromClient, tag="resume", frozen=True):
     key: Annotated[str, Meta(max_length=100)]
     finals: Annotated[int, Meta(ge=0)]
     heard: Annotated[int, Meta(ge=0)]
+
+
+class Configure(_FromClient, tag="configure", frozen=True):
+    """Changes what `start` asked for, from the next utterance on. The answer is `Configured`.
+
+    The fields are as of `start`; what is left out stays as it is.
+    """
+
+    language: Languages | UnsetType = UNSET
+    task: Task | UnsetType = UNSET
+    prompt: Prompt | UnsetType = UNSET
+    hot_words: HotWords | UnsetType | None = UNSET
 
 
 class Flush(_FromClient, tag="flush", frozen=True):
@@ -229,6 +243,12 @@ class Final(_FromDaemon, tag="final", frozen=True):
     covered: float = 0.0
 
 
+class Configured(_FromDaemon, tag="configured", frozen=True):
+    """The answer to `configure`: it holds for utterances whose speech begins at `at` or later."""
+
+    at: float
+
+
 class Flushed(_FromDaemon, tag="flushed", frozen=True):
     """The answer to `flush`: the finals of all that was spoken before `at` have come."""
 
@@ -276,8 +296,10 @@ class Closed(_FromDaemon, tag="closed", frozen=True):
 
 M = TypeVar("M")
 
-ClientMessage = Start | Resume | Flush | Stop
-ServerMessage = Ready | Speech | Partial | Final | Flushed | Lag | Heard | Error | Closed
+ClientMessage = Start | Resume | Configure | Flush | Stop
+ServerMessage = (
+    Ready | Speech | Partial | Final | Configured | Flushed | Lag | Heard | Error | Closed
+)
 
 _client_decoder = msgspec.json.Decoder(ClientMessage)
 _server_decoder = msgspec.json.Decoder(ServerMessage)

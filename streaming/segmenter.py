@@ -21,14 +21,20 @@ SMOOTHING = 150 * SAMPLE_RATE // 1_000  # the window in which the quietest point
 # quiet room (-46 dBFS).
 CLIP = 2 * SAMPLE_RATE
 AUDIBLE = 5e-3
+# Endpoint silences that do not part two utterances. With 1 what length alone has ended goes on.
+ONE_SENTENCE = 1
 LOUDNESS = 30 * SAMPLE_RATE // 1_000  # the window of which the loudest counts
 
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """An utterance began at sample `start`, its pre-roll included."""
+    """An utterance began at sample `start`, its pre-roll included.
+
+    goes_on: the one before was cut for its length: the silence between the two would not have ended it.
+    """
 
     start: int
+    goes_on: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +172,7 @@ class Segmenter:
         self._burst = 0  # start of the newest burst
         self._speech_end = 0  # end of the last frame of speech
         self._done = 0  # end of the last utterance: the next begins no earlier
+        self._spoken = -self._endpoint  # end of its speech
         self._flushed = 0  # place of the last flush
         self._start: int | None = None
         self._onset = 0
@@ -281,7 +288,9 @@ class Segmenter:
         self._start = max(self._done, self._burst - self._pre_roll)
         self._onset = self._burst
         self._gaps += self._start - self._done
-        return [Began(self._start)]
+        silence = self._burst - self._spoken
+        parted = self._flushed >= self._done  # by the client
+        return [Began(self._start, goes_on=silence < ONE_SENTENCE * self._endpoint and not parted)]
 
     def _pause(self) -> list[SegmenterEvent]:
         return [Paused(self._speech_end + self._post_roll)]
@@ -295,7 +304,7 @@ class Segmenter:
         cut = search + quietest_point(self.buffer.read(search, self.position))
         ended = self._close(cut)
         self._start = self._onset = cut
-        return [ended, Began(cut)]
+        return [ended, Began(cut, goes_on=True)]
 
     def _clip(self) -> list[SegmenterEvent]:
         """A clip as an utterance: no frame of it counts as voiced, so no language is learnt from it."""
@@ -311,6 +320,7 @@ class Segmenter:
         self._in_utterances += stop - self._start
         self._start = None
         self._done = stop
+        self._spoken = self._speech_end
         self._forget(stop)
         return ended
 

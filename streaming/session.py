@@ -9,10 +9,23 @@ from dataclasses import replace
 from typing import assert_never
 
 from streaming.captioner import Captioner
+from streaming.configuration import Configurations
 from streaming.frontend import FrontEnd, Judged
 from streaming.hypothesis import Hypothesis
 from streaming.lifecycle import Event, Lifecycle
-from streaming.protocol import SAMPLE_RATE, Closed, Error, Final, Flushed, Partial, Speech, Start
+from streaming.pending import PendingFinals
+from streaming.protocol import (
+    SAMPLE_RATE,
+    Closed,
+    Configure,
+    Configured,
+    Error,
+    Final,
+    Flushed,
+    Partial,
+    Speech,
+    Start,
+)
 from streaming.reorder import ReorderBuffer
 from streaming.segmenter import Began, Ended, Paused, SegmenterEvent
 from streaming.settings import Settings
@@ -21,9 +34,7 @@ from streaming.vad import VoiceActivity
 
 DEFAULTS = Settings()
 
-LEAST_PENDING = SAMPLE_RATE  # of an utterance: a short one takes the recogniser about as long
-
-Message = Speech | Partial | Final | Flushed | Error | Closed
+Message = Speech | Partial | Final | Configured | Flushed | Error | Closed
 Output = Message | Decode
 
 
@@ -60,20 +71,19 @@ class Session(Lifecycle):
         self._front = FrontEnd(start, self.settings, vad)
         self._segmenter = self._front.segmenter
         self._captioner = Captioner(start)
+        self.configurations = Configurations(start)
         self._interval = self.settings.partial_interval_ms * SAMPLE_RATE // 1_000
         self._open: Utterance | None = None
+        self._latest: Utterance | None = None  # that has ended
         self._utterances = 0  # begun so far
-        self._decoding: dict[int, Utterance] = {}  # ended, and their finals not accepted
+        self._pending = PendingFinals()
         self._reorder = ReorderBuffer[Output]()
         self._step(Event.START)
 
     @property
     def pending_samples(self) -> int:
-        """Samples at 16 kHz of ended utterances whose final has been neither accepted nor failed.
-
-        Each counts as LEAST_PENDING at least, so that this bounds the recogniser's work, too.
-        """
-        return sum(max(one.stop - one.start, LEAST_PENDING) for one in self._decoding.values())
+        """Of ended utterances whose final has been neither accepted nor failed, as `PendingFinals` counts."""
+        return self._pending.samples
 
     @property
     def received(self) -> int:
@@ -105,6 +115,15 @@ class Session(Lifecycle):
         outputs = self._follow(self._front.read())
         return outputs if self.unprocessed else outputs + self._newest_work()
 
+    def configure(self, message: Configure) -> list[Output]:
+        """Change what was asked for, for utterances whose speech begins behind all audio received.
+
+        An open utterance ends as it began. Raises ProtocolError("bad_order") after `stop`.
+        """
+        self._step(Event.CONFIGURE)
+        self.configurations.change(message, self._front.position)
+        return [Configured(at=self._front.position / SAMPLE_RATE)]
+
     def flush(self) -> list[Output]:
         """End the open utterance here, with all audio received; the stream goes on.
 
@@ -134,7 +153,7 @@ class Session(Lifecycle):
         A partial that comes after its utterance's end, or after a newer one, yields nothing.
         """
         if decode.final:
-            utterance = self._awaited(decode)
+            utterance = self._pending.awaited(decode)
             return self._settle(decode, [self._captioner.final(utterance, decode, hypothesis, ms)])
         if self._open is None or self._open.number != decode.utterance:
             return []
@@ -147,7 +166,9 @@ class Session(Lifecycle):
         """Take that a decode could not be done: a final becomes an Error and an empty Final."""
         if not decode.final:
             return []
-        return self._settle(decode, self._captioner.failed(self._awaited(decode), decode, message))
+        return self._settle(
+            decode, self._captioner.failed(self._pending.awaited(decode), decode, message)
+        )
 
     def _end_audio(self, why: Event) -> list[Output]:
         was_open = self.state.takes_audio
@@ -160,8 +181,11 @@ class Session(Lifecycle):
         for events, speech in frames:
             for event in events:
                 outputs += self._segmented(event)
-            if self._open is not None and speech:
-                self._speak(self._open)
+            if speech and (utterance := self._open) is not None:
+                utterance.paused = -1
+                voiced = self._segmenter.speech_end - self._segmenter.onset
+                if self._captioner.wants_partial(utterance, voiced):
+                    utterance.note_speech(self._segmenter.speech_end, voiced, self._interval)
         return outputs
 
     def _segmented(self, event: SegmenterEvent) -> Sequence[Output]:
@@ -180,21 +204,18 @@ class Session(Lifecycle):
     def _begin(self, began: Began) -> Speech:
         number, at = self._utterances, began.start
         self._utterances += 1
-        self._open = Utterance(number, start=at, due=at, given=at)
+        asked = self.configurations.at(self._front.onset)
+        self._open = Utterance(number, start=at, due=at, given=at, configuration=asked)
+        if began.goes_on and self._latest is not None and self._latest.configuration is asked:
+            self._open.before = self._latest.said
         return Speech(event="start", utterance=number, at=at / SAMPLE_RATE)
-
-    def _speak(self, utterance: Utterance) -> None:
-        utterance.paused = -1
-        voiced = self._segmenter.speech_end - self._segmenter.onset
-        if self._captioner.wants_partial(voiced):
-            utterance.note_speech(self._segmenter.speech_end, voiced, self._interval)
 
     def _end(self, ended: Ended) -> list[Output]:
         utterance = self._open
         assert utterance is not None
-        self._open = None
-        self._decoding[utterance.number] = utterance
+        self._open, self._latest = None, utterance
         utterance.stop = ended.stop
+        self._pending.add(utterance)
         at = ended.stop / SAMPLE_RATE
         outputs: list[Output] = [Speech(event="end", utterance=utterance.number, at=at)]
         early = utterance.final_at(ended.stop)
@@ -204,34 +225,26 @@ class Session(Lifecycle):
         work = self._captioner.decode(
             utterance, span, ended.voiced, ended.audio, final=True, speech=ended.speech
         )
-        return [*outputs, work]
+        return outputs + self._pending.ask(work)
 
     def _newest_work(self) -> list[Output]:
         """An early final where silence has begun, else the newest partial that is due."""
         utterance = self._open
-        if utterance is None:
+        if utterance is None or (stop := utterance.next_stop()) is None:
             return []
-        early = utterance.paused >= 0
-        stop = utterance.paused if early else utterance.due
-        if stop <= utterance.given:
-            return []
-        utterance.given = stop
         span = utterance.start, stop
         voiced = min(stop, self._segmenter.speech_end) - self._segmenter.onset
         audio = self._segmenter.audio(*span)
+        early = utterance.paused >= 0
         speech = self._segmenter.spans(*span) if early else ()
         return [self._captioner.decode(utterance, span, voiced, audio, early=early, speech=speech)]
 
-    def _awaited(self, decode: Decode) -> Utterance:
-        assert decode.utterance in self._decoding, f"utterance {decode.utterance} settled twice"
-        return self._decoding[decode.utterance]
-
     def _settle(self, decode: Decode, messages: Sequence[Output]) -> list[Output]:
-        del self._decoding[decode.utterance]
-        return self._reorder.settle(decode.utterance, [*messages]) + self._close_if_done()
+        outputs = self._reorder.settle(decode.utterance, [*messages])
+        return outputs + self._pending.settle(decode) + self._close_if_done()
 
     def _close_if_done(self) -> list[Output]:
-        if self.state.takes_audio or self._decoding:
+        if self.state.takes_audio or self._pending:
             return []
         self._step(Event.FINISHED)
         return [self._front.account(finals=self._reorder.released)]

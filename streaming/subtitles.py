@@ -12,6 +12,7 @@ from typing import assert_never
 from streaming.protocol import (
     SAMPLE_RATE,
     Closed,
+    Configured,
     Error,
     Final,
     Flushed,
@@ -159,7 +160,7 @@ class Subtitles:
                 if made:
                     self._end = made[-1].end
                 return "".join(map(self._block, made))
-            case Speech() | Partial() | Flushed() | Lag() | Heard() | Error():
+            case Speech() | Partial() | Configured() | Flushed() | Lag() | Heard() | Error():
                 pass
             case _:
                 assert_never(message)

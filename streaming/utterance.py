@@ -8,13 +8,17 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from streaming.configuration import Configuration
 from streaming.hypothesis import Hypothesis
 from streaming.languages import Asked
+from streaming.protocol import Start
 from streaming.speech_spans import Spans
 from streaming.stable_prefix import StablePrefix
 
 # A partial of a long utterance costs more and changes less: one is due for each tenth of its length.
 NEW_SHARE = 10
+
+DEFAULT_OPTIONS = Start()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,6 +35,8 @@ class Decode:
     prefix: words that its text must begin with; the client was promised them.
     speech: its voiced frames, in samples from `start` on, which a final's text accounts for; a partial
         has none.
+    before: what the utterance before says, where the two were one but for their length.
+    options: what was asked for this utterance; its `language` is the one above.
     """
 
     utterance: int
@@ -44,6 +50,15 @@ class Decode:
     language_hint: str | None = None
     prefix: str = ""
     speech: Spans = ()
+    before: str = ""
+    options: Start = DEFAULT_OPTIONS
+
+
+@dataclass(slots=True)
+class Said:
+    """What the final of an utterance says, as far as it is fit to go on with; None: it has not come."""
+
+    text: str | None = None
 
 
 @dataclass(slots=True)
@@ -54,6 +69,9 @@ class Utterance:
     start: int
     due: int  # a partial is due when this much has come
     given: int  # end of the last decode given out
+    configuration: Configuration
+    before: Said = field(default_factory=lambda: Said(""))  # the text that this one goes on with
+    said: Said = field(default_factory=Said)
     stop: int = -1  # its end
     paused: int = -1  # its end, if the silence lasts; -1 once speech goes on
     shown: int = -1  # end of the newest accepted partial's span
@@ -65,6 +83,15 @@ class Utterance:
         """Speech has come up to `speech_end`: a partial is due after enough that is new."""
         if speech_end - self.due >= max(interval, voiced // NEW_SHARE):
             self.due = speech_end
+
+    def next_stop(self) -> int | None:
+        """Where the next decode ends, if one is due: an early final once paused, else a partial."""
+        stop = self.paused if self.paused >= 0 else self.due
+        early = self.before.text is None and self.paused >= 0
+        if stop <= self.given or early:
+            return None
+        self.given = stop
+        return stop
 
     def final_at(self, stop: int) -> tuple[Decode, Hypothesis] | None:
         """The early final, if the utterance ends at `stop` and it has that span."""

@@ -6,7 +6,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, UnsetType
 
 
 def what_is_wrong(accepted: Iterable[type[Struct]], text: str) -> str:
@@ -56,7 +56,7 @@ def _accepted(kind: Any) -> str:
     if origin is Literal:
         return "one of " + ", ".join(options)
     if origin in (Union, UnionType):
-        return ", or ".join(map(_accepted, options))
+        return ", or ".join(_accepted(one) for one in options if one is not UnsetType)
     if origin in (int, float):
         number = "a whole number" if origin is int else "a number"
         upper = f" to {bounds.le}" if bounds.le is not None else " on"

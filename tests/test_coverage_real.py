@@ -8,6 +8,7 @@ import pytest
 from daemon.recognition import request_builder
 from model.checkpoints.load import load
 from model.engine.engine import Engine
+from model.engine.offline import transcribe
 from model.engine.requests import Request
 from streaming.protocol import Start
 from streaming.session import Session
@@ -36,7 +37,7 @@ def test_both_speakers_are_in_the_final(name: str) -> None:
     audio = np.append(read_file(INPUTS / f"{name}.flac"), np.zeros(16_000, np.float32))
     stream = Session(start)
     works = [*finals(feed(stream, audio.astype("<f4").tobytes())), *finals(stream.stop())]
-    outputs = engine().transcribe([request_builder.request(start, work) for work in works])
+    outputs = transcribe(engine(), [request_builder.request(start, work) for work in works])
     text = " ".join(one.text for one in outputs).lower()
     first, second = SPEAKERS[name]
     assert -1 < text.find(first) < text.find(second)
@@ -53,6 +54,6 @@ def test_a_complete_final_is_plain_decoding() -> None:
     audio = read_file(INPUTS / "turn_14_350.flac")[: 3 * 16_000]
     request = Request(audio, language="en")
     spoken = Request(audio, language="en", speech=((4_000, 44_000),))
-    plain, whole = engine().transcribe([request, spoken])
+    plain, whole = transcribe(engine(), [request, spoken])
     assert whole.tokens == plain.tokens
     assert whole.covered == whole.voiced == 2.5

@@ -4,7 +4,6 @@ from daemon.recognition.request_queue import Result, Work
 from daemon.recognition.scheduler import Scheduler
 from daemon.sessions.dispatch import Dispatcher
 from daemon.sessions.lag import LagReporter
-from streaming.protocol import Start
 from streaming.utterance import Decode
 from tests.support.fakes import ScriptedEngine
 from tests.support.streams import RATE, quiet
@@ -33,7 +32,7 @@ async def test_the_last_hypothesis_of_an_utterance_is_the_draft_of_its_next() ->
     works, results = Works(), list[tuple[Decode, Result, float]]()
     lag = LagReporter(lambda: None, sheds_partials=True)
     dispatcher = Dispatcher(
-        "s1", Start(), cast(Scheduler, works), lag, lambda *result: results.append(result)
+        "s1", cast(Scheduler, works), lag, lambda *result: results.append(result)
     )
     engine = ScriptedEngine(text=lambda _: "two words")
     for one in (decode(0, final=False), decode(0, final=True), decode(1, final=True)):

@@ -11,7 +11,7 @@ from daemon.monitoring.metrics import Metrics, total
 from daemon.recognition.scheduler import Scheduler
 from daemon.sessions.close_reasons import CloseReason
 from daemon.sessions.live_session import LiveSession, Service
-from streaming.protocol import ServerMessage, Start
+from streaming.protocol import Flush, ServerMessage, Start
 from streaming.settings import Settings
 from tests.support.fakes import PATIENCE, ScriptedEngine, health
 from tests.support.wire import frames, sentence, until
@@ -89,7 +89,7 @@ async def test_a_session_that_has_expired_says_nothing_more(harness: Harness) ->
     await until(lambda: harness.scheduler.stats().running == 0)
     live_session.feed(sentence())
     live_session.process()
-    live_session.flush()
+    live_session.command(Flush())
     live_session.stop()
     assert client.heard == said
 

@@ -1,4 +1,4 @@
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -80,6 +80,13 @@ def test_who_asks_for_sampling_gets_one_attempt() -> None:
 )
 def test_hot_words_go_before_the_prompt(start: Start, prompt: str) -> None:
     assert request_builder.request(start, decode(final=True)).prompt == prompt
+
+
+def test_what_was_cut_off_before_goes_right_in_front_of_the_text() -> None:
+    """Hot words and the prompt lose their beginning first where there is no room for all."""
+    one = replace(decode(final=True), before="We're published")
+    start = Start(hot_words=["Ada"], prompt="names")
+    assert request_builder.request(start, one).prompt == "Ada names We're published"
 
 
 def test_words_that_were_promised_open_the_text() -> None:

@@ -270,6 +270,24 @@ def test_an_utterance_has_its_pre_roll_and_its_post_roll(
     ]
 
 
+@pytest.mark.parametrize(
+    ("script", "goes_on"),
+    [
+        ([(40, LOUD), (30, QUIET), (40, LOUD)], [False, False]),  # an endpoint
+        ([(300, LOUD), (10, QUIET), (40, LOUD)], [False, True]),  # too little silence for one
+        ([(300, LOUD), (30, QUIET), (40, LOUD)], [False, False]),  # as it turned out, enough
+        ([(400, LOUD), (30, QUIET)], [False, True]),  # the cap
+        ([(300, LOUD), 0, (40, LOUD)], [False, False]),
+        ([(300, LOUD), (10, QUIET), 0, (40, LOUD)], [False, False]),
+    ],
+)
+def test_an_utterance_goes_on_where_length_alone_ended_the_one_before(
+    script: Script, goes_on: list[bool]
+) -> None:
+    run = play(script, Settings(cap_ms=10_000)).flush()
+    assert [event.goes_on for event in run.events if isinstance(event, Began)] == goes_on
+
+
 @given(SCRIPT, SETTINGS)
 @hypothesis.settings(deadline=None)
 def test_utterances_are_in_order_within_the_cap_and_hold_all_speech_once(

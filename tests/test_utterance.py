@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from streaming.protocol import Final, Flushed, Partial, Speech
+from streaming.configuration import Configuration
+from streaming.languages import Languages
+from streaming.protocol import Final, Flushed, Partial, Speech, Start
 from streaming.session import Session
 from streaming.utterance import NEW_SHARE, Decode, Utterance
 from tests.support import streams
@@ -88,7 +90,8 @@ def test_a_pause_within_one_long_frame_costs_nothing() -> None:
 @pytest.mark.parametrize(("voiced", "step"), [(0, 8_000), (80_000, 8_000), (200_000, 20_000)])
 def test_a_partial_is_due_after_enough_that_is_new(voiced: int, step: int) -> None:
     assert NEW_SHARE == 10
-    one = Utterance(0, start=0, due=100, given=100)
+    asked = Configuration(Start(), Languages(None))
+    one = Utterance(0, start=0, due=100, given=100, configuration=asked)
     one.note_speech(100 + step - 1, voiced, 8_000)
     assert one.due == 100
     one.note_speech(100 + step, voiced, 8_000)

@@ -23,7 +23,7 @@ from prometheus_client.registry import Collector
 
 from daemon.monitoring.health import Health
 from daemon.recognition.scheduler import SchedulerStats
-from streaming.protocol import Final
+from streaming.protocol import SAMPLE_RATE, Final
 
 CONTENT_TYPE: Constant = CONTENT_TYPE_LATEST
 
@@ -147,6 +147,20 @@ class Metrics(Collector):
             if metric.type == "counter":
                 metric.samples = [one for one in metric.samples if one.name.endswith("_total")]
             yield metric
+
+
+class AudioMeter:
+    """Counts one session's audio."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._audio = metrics.audio
+        self._counted = 0  # samples
+
+    def reached(self, received: int) -> None:
+        """So many samples have come. It may be fewer than before: what seemed sound was a header."""
+        received = max(received, self._counted)
+        self._audio.inc((received - self._counted) / SAMPLE_RATE)
+        self._counted = received
 
 
 def total(counter: Counter) -> float:

@@ -26,7 +26,7 @@ def request(start: Start, decode: Decode, *, draft_tokens: tuple[int, ...] = ())
     with fallback temperatures; a partial in a fitted window, once.
     """
     whole = decode.final or decode.early
-    said_before = (", ".join(start.hot_words or ()), start.prompt)
+    said_before = (", ".join(start.hot_words or ()), start.prompt, decode.before)
     return Request(
         audio=decode.audio,
         language=decode.language,

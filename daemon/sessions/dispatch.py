@@ -8,7 +8,6 @@ from daemon.recognition.request_queue import Result, Work
 from daemon.recognition.scheduler import Scheduler
 from daemon.sessions.lag import LagReporter
 from model.engine.requests import Failure
-from streaming.protocol import Start
 from streaming.utterance import Decode
 
 
@@ -18,13 +17,11 @@ class Dispatcher:
     def __init__(
         self,
         name: str,
-        start: Start,
         scheduler: Scheduler,
         lag: LagReporter,
         decoded: Callable[[Decode, Result, float], None],
     ) -> None:
         self._name = name
-        self._start = start
         self._scheduler = scheduler
         self._lag = lag
         self._decoded = decoded
@@ -40,7 +37,7 @@ class Dispatcher:
             utterance=decode.utterance,
             final=decode.final,
             early=decode.early,
-            request=request_builder.request(self._start, decode, draft_tokens=previous),
+            request=request_builder.request(decode.options, decode, draft_tokens=previous),
             done=partial(self._done, decode),
         )
         if decode.final:

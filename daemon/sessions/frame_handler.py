@@ -9,7 +9,16 @@ from daemon.sessions.deadlines import Deadlines
 from daemon.sessions.live_session import Client, LiveSession, Service
 from daemon.sessions.registry import SessionRegistry
 from streaming.lifecycle import Event, State, after
-from streaming.protocol import Error, Flush, ProtocolError, Resume, Start, Stop, decode_client
+from streaming.protocol import (
+    Configure,
+    Error,
+    Flush,
+    ProtocolError,
+    Resume,
+    Start,
+    Stop,
+    decode_client,
+)
 
 MOST_ERRORS = 10  # a client that gets this many things wrong will not get better
 
@@ -59,8 +68,10 @@ class FrameHandler:
                 case Resume():
                     self._expect_no_session()
                     self._serve(await self._registry.resume(message, self._label, self._client))
+                case Configure():
+                    self._started(Event.CONFIGURE).command(message)
                 case Flush():
-                    self._started(Event.FLUSH).flush()
+                    self._started(Event.FLUSH).command(message)
                 case Stop():
                     self._started(Event.STOP).stop()
                 case _:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Protocol, assert_never
 
 from daemon.config import Config
-from daemon.monitoring.metrics import Metrics
+from daemon.monitoring.metrics import AudioMeter, Metrics
 from daemon.recognition import request_builder
 from daemon.recognition.request_queue import Result
 from daemon.recognition.scheduler import Engine, Scheduler
@@ -25,6 +25,7 @@ from daemon.sessions.replay_log import ReplayLog
 from daemon.sessions.transcripts import Transcript, Transcripts
 from model.engine.requests import Failure
 from streaming import protocol
+from streaming.configuration import changed
 from streaming.lifecycle import State
 from streaming.session import Output, Session
 from streaming.settings import Settings
@@ -110,12 +111,12 @@ class LiveSession:
         self.opened = asyncio.get_running_loop().time()
         self.stream = Session(start, service.settings)
         self._closed: protocol.Closed | None = None
-        self._accounted = 0  # samples told to the metrics
+        self._audio = AudioMeter(service.metrics)
         self.replay_log = ReplayLog(kept=keeps)
         self.lag = LagReporter(
             lambda: None if self.state.is_finished else self.client, sheds_partials=start.partials
         )
-        self._dispatcher = Dispatcher(name, start, service.scheduler, self.lag, self._decoded)
+        self._dispatcher = Dispatcher(name, service.scheduler, self.lag, self._decoded)
         service.metrics.started.inc()
         self._transcript = service.transcript(name, label, start)
 
@@ -162,13 +163,17 @@ class LiveSession:
         """Go on with what was fed."""
         self._follow(self.stream.process)
 
-    def flush(self) -> None:
-        """End the open utterance. Raises ProtocolError as `Session.flush` does.
+    def command(self, message: protocol.Configure | protocol.Flush) -> None:
+        """Obey. Raises ProtocolError as `Session.configure`, `Session.flush` and `Service.check` do.
 
-        A resumed client may repeat a flush that preceded its stop; it is ignored.
+        A resumed client may repeat what preceded its stop; that is ignored.
         """
-        if not (self._resumed and self.state is State.DRAINING):
+        repeated = self._resumed and self.state is State.DRAINING
+        if isinstance(message, protocol.Flush) and not repeated:
             self._follow(self.stream.flush)
+        elif isinstance(message, protocol.Configure) and not repeated:
+            self._service.check(changed(self.stream.configurations.newest.options, message))
+            self._follow(partial(self.stream.configure, message))
 
     def stop(self) -> None:
         """The client has no more audio."""
@@ -225,10 +230,7 @@ class LiveSession:
                 self.close_reason = INTERNAL
                 self.stream.abort()
                 self._finish()
-        # What seemed to be sound may turn out to be a header.
-        received = max(self.stream.received, self._accounted)
-        self._service.metrics.audio.inc((received - self._accounted) / protocol.SAMPLE_RATE)
-        self._accounted = received
+        self._audio.reached(self.stream.received)
         if self.client is not None:
             self.client.changed()
 
@@ -243,7 +245,7 @@ class LiveSession:
                 if self._transcript is not None:
                     self._transcript.final(output)
                 self._tell(output)
-            case protocol.Speech() | protocol.Flushed() | protocol.Error():
+            case protocol.Speech() | protocol.Configured() | protocol.Flushed() | protocol.Error():
                 self._tell(output)
             case protocol.Partial():
                 if self.client is not None:
@@ -275,8 +277,8 @@ class LiveSession:
             return
         if not decode.final and not self.state.is_finished:
             self._service.metrics.partial(milliseconds)
-        hypothesis = request_builder.hypothesis(result)
-        self._follow(partial(self.stream.accept, decode, hypothesis, milliseconds))
+        said = request_builder.hypothesis(result)
+        self._follow(partial(self.stream.accept, decode, said, milliseconds))
 
 
 OnClosed = Callable[[LiveSession], None]

@@ -165,6 +165,7 @@ file.onchange = () => {
   file.value = ""; // else the user could not choose the same file again
   if (chosen) captionFile(chosen);
 };
+language.onchange = () => controller?.changeLanguage(language.value || null);
 temperature.oninput = () => {
   element("temperature-shown").textContent = temperature.value;
 };
