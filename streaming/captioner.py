@@ -43,6 +43,7 @@ class Captioner:
             audio,
             final=final,
             early=early,
+            lead=utterance.lead(len(audio)),
             voiced=voiced,
             language=language,
             language_hint=utterance.language or expected,
@@ -56,6 +57,8 @@ class Captioner:
         late = decode.stop <= utterance.shown
         if late or not self._partials or not worth_showing(hypothesis):
             return None
+        if not self._languages.settled(hypothesis.language_probability, decode.voiced):
+            return None  # the next one asks again, with more audio
         utterance.shown = decode.stop
         utterance.language = hypothesis.language
         text, stable = utterance.caption.update(

@@ -25,9 +25,10 @@ LOUDNESS = 30 * SAMPLE_RATE // 1_000  # the window of which the loudest counts
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """An utterance began at sample `start`, its pre-roll included."""
+    """An utterance began at sample `start`, its pre-roll included, with speech from `onset` on."""
 
     start: int
+    onset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +250,11 @@ class Segmenter:
         self.buffer.forget(max(self._done, self.position - self._pre_roll))
         return events
 
+    def pause(self, rest: NDArray[np.float32]) -> list[Event]:
+        """Take `rest`, less than a frame and not judged, and end the open utterance as a pause would."""
+        events = self._append(rest)
+        return events + self._step(Signal.FLUSH) if self._start is not None else events
+
     def _is_clip(self) -> bool:
         """Whether the audio since the last flush is short, audible and in no utterance."""
         if self._done > self._flushed or not self._minimum <= self.position - self._flushed <= CLIP:
@@ -272,7 +278,7 @@ class Segmenter:
         self._start = max(self._done, self._burst - self._pre_roll)
         self._onset = self._burst
         self._gaps += self._start - self._done
-        return [Began(self._start)]
+        return [Began(self._start, self._onset)]
 
     def _pause(self) -> list[Event]:
         return [Paused(self._speech_end + self._post_roll)]
@@ -286,13 +292,13 @@ class Segmenter:
         cut = search + quietest_point(self.buffer.read(search, self.position))
         ended = self._close(cut)
         self._start = self._onset = cut
-        return [ended, Began(cut)]
+        return [ended, Began(cut, cut)]
 
     def _clip(self) -> list[Event]:
         """A clip as an utterance: no frame of it counts as voiced, so no language is learnt from it."""
         self._gaps += self._flushed - self._done
         self._start = self._onset = self._speech_end = self._flushed
-        return [Began(self._flushed), self._close(self.position)]
+        return [Began(self._flushed, self._flushed), self._close(self.position)]
 
     def _close(self, stop: int) -> Ended:
         assert self._start is not None

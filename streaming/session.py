@@ -126,6 +126,16 @@ class Session:
         flushed = Flushed(at=self._segmenter.position / SAMPLE_RATE)
         return outputs + self._reorder.flush(self._utterances, flushed)
 
+    def pause(self) -> list[Output]:
+        """The client has sent nothing for a while: the open utterance ends as if a pause had come.
+
+        Session time stays where it is. The frame before must have been heard.
+        """
+        if self._open is None or not self.lifecycle.state.takes_audio:
+            return []
+        assert not self.unprocessed, "a pause amid a frame"
+        return self._follow(self._front.pause())
+
     def stop(self, why: Event = Event.STOP) -> list[Output]:
         """End of audio: the open utterance ends; `Closed` comes with the last final. Idempotent."""
         outputs: list[Output] = []
@@ -180,7 +190,7 @@ class Session:
     def _begin(self, began: Began) -> Speech:
         number, at = self._utterances, began.start
         self._utterances += 1
-        self._open = Utterance(number, start=at, due=at, given=at)
+        self._open = Utterance(number, start=at, onset=began.onset, due=at, given=at)
         return Speech(event="start", utterance=number, at=at / SAMPLE_RATE)
 
     def _speak(self, utterance: Utterance) -> None:

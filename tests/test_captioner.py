@@ -13,7 +13,7 @@ def decode(one: Captioner, utterance: Utterance, *, final: bool = False) -> Deco
 
 
 def utterance() -> Utterance:
-    return Utterance(0, start=0, due=0, given=0)
+    return Utterance(0, start=0, onset=0, due=0, given=0)
 
 
 def test_a_partial_is_wanted_where_it_was_asked_for_and_its_language_can_be_told() -> None:

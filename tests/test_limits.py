@@ -21,7 +21,17 @@ from streaming.lifecycle import State
 from streaming.protocol import Closed, Error, Final, Flush, Flushed, Ready, Start, Stop
 from streaming.silero import network
 from tests.support.fakes import PATIENCE, ScriptedEngine
-from tests.support.wire import calling, frames, get, sentence, serving, speech, talk, until
+from tests.support.wire import (
+    calling,
+    frames,
+    get,
+    half_a_sentence,
+    sentence,
+    serving,
+    speech,
+    talk,
+    until,
+)
 
 ALICE, BOB = "alices-token-is-long", "bobs-token-is-longer"
 
@@ -112,6 +122,23 @@ async def test_who_waits_for_finals_is_not_idle() -> None:
         engine.release()
         await client.hear_all()
         assert await client.hang_up() == (1000, "")
+
+
+async def test_who_sends_nothing_more_has_the_last_words_and_goes_on() -> None:
+    """As if a pause had come. No sample is lost, and session time stands still meanwhile."""
+    async with (
+        serving(ScriptedEngine(), no_audio_seconds=0.2) as daemon,
+        calling(daemon) as client,
+    ):
+        await client.say(Start(partials=False), half_a_sentence())
+        final = await client.hear_until(Final)
+        assert final.end == len(half_a_sentence()) / 32_000
+        await client.say(sentence()[len(half_a_sentence()) :], Stop())
+        await client.hear_all()
+        again = client.all(Final)[1]
+        assert again.start >= final.end
+        (closed,) = client.all(Closed)
+        assert closed.received == len(sentence()) // 2
 
 
 async def test_an_empty_frame_is_a_sign_of_life() -> None:

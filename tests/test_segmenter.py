@@ -87,7 +87,7 @@ def test_an_utterance_begins_once_the_burst_has_reached_the_minimum() -> None:
     run = Run(Settings(minimum_speech_ms=120)).frames(20, speech=False).frames(3, speech=True)
     assert run.events == []
     run.frames(1, speech=True)
-    assert run.events == [Began(20 * FRAME - 300 * MS)]
+    assert run.events == [Began(20 * FRAME - 300 * MS, 20 * FRAME)]
 
 
 def test_an_utterance_ends_once_the_pause_has_reached_the_endpoint() -> None:
@@ -102,7 +102,7 @@ def test_a_pause_says_where_the_utterance_will_end_should_it_last() -> None:
     """Once for each pause, after the post-roll; none that is shorter."""
     run = Run().frames(10, speech=True).frames(5, speech=False)
     run.frames(10, speech=True).frames(6, speech=False)
-    assert run.events == [Began(0)]
+    assert run.events == [Began(0, 0)]
     run.frames(1, speech=False)
     assert run.events[1:] == [Paused(25 * FRAME + 200 * MS)]
     run.frames(17, speech=False)
@@ -166,7 +166,7 @@ def test_a_flush_in_a_pause_takes_no_more_than_the_post_roll() -> None:
 def test_a_flush_takes_a_burst_below_the_minimum_for_an_utterance() -> None:
     """Its end was cut off: it may be the beginning of a word."""
     run = Run().frames(1, speech=True).flush(rest=5)
-    assert run.events[0] == Began(0)
+    assert run.events[0] == Began(0, 0)
     assert run.ranges == [(0, FRAME + 5)]
 
 
@@ -235,7 +235,7 @@ def test_of_a_clip_the_loudest_moment_counts() -> None:
     """A short word in a silent room."""
     sound = np.where(KNOCK, 1.5 * AUDIBLE, 0.1 * AUDIBLE).astype(np.float32) * NOISE
     began, ended = clip(sound)
-    assert began == Began(0)
+    assert began == Began(0, 0)
     assert isinstance(ended, Ended)
     assert ended.stop == 20 * FRAME
 
@@ -260,7 +260,7 @@ def test_gapless_speech_is_cut_at_the_quietest_point_before_the_cap() -> None:
 def test_the_audio_of_an_open_utterance_can_be_read() -> None:
     run = Run().frames(20, speech=False).frames(10, speech=True)
     start = 20 * FRAME - 300 * MS
-    assert run.events == [Began(start)]
+    assert run.events == [Began(start, 20 * FRAME)]
     np.testing.assert_array_equal(
         run.segmenter.audio(start, 30 * FRAME), np.arange(start, 30 * FRAME)
     )
@@ -270,7 +270,7 @@ def test_a_cut_ends_one_utterance_and_begins_the_next_at_once() -> None:
     run = Run().frames(1_001, speech=True)
     began, ended, again = run.events
     assert isinstance(ended, Ended)
-    assert (began, again) == (Began(0), Began(ended.stop))
+    assert (began, again) == (Began(0, 0), Began(ended.stop, ended.stop))
 
 
 def test_the_cap_ends_an_utterance_that_pauses() -> None:

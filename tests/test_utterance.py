@@ -5,7 +5,7 @@ import pytest
 
 from streaming.protocol import Final, Flushed, Partial, Speech
 from streaming.session import Session
-from streaming.utterance import NEW_SHARE, Decode, Utterance
+from streaming.utterance import LEAD, NEW_SHARE, Decode, Utterance
 from tests.support.streams import (
     RATE,
     Heard,
@@ -99,11 +99,43 @@ def test_a_pause_within_one_long_frame_costs_nothing() -> None:
 @pytest.mark.parametrize(("voiced", "step"), [(0, 8_000), (80_000, 8_000), (200_000, 20_000)])
 def test_a_partial_is_due_after_enough_that_is_new(voiced: int, step: int) -> None:
     assert NEW_SHARE == 10
-    one = Utterance(0, start=0, due=100, given=100)
+    one = Utterance(0, start=0, onset=0, due=100, given=100)
     one.note_speech(100 + step - 1, voiced, 8_000)
     assert one.due == 100
     one.note_speech(100 + step, voiced, 8_000)
     assert one.due == 100 + step
+
+
+@pytest.mark.parametrize(
+    ("onset", "length", "lead"),
+    [
+        (0, RATE, LEAD),
+        (1_000, RATE, LEAD - 1_000),
+        (LEAD, RATE, 0),
+        (LEAD + 1, RATE, 0),
+        (0, 30 * RATE - 7, 7),
+        (0, 30 * RATE, 0),
+    ],
+)
+def test_speech_has_silence_before_it(onset: int, length: int, lead: int) -> None:
+    """As far as the window has room for it."""
+    assert Utterance(0, start=0, onset=onset, due=0, given=0).lead(length) == lead
+
+
+def test_silence_is_put_in_front_of_speech_that_begins_a_stream() -> None:
+    """... or follows a flush; not where the pause before can be heard."""
+    stream = session()
+    (first,) = finals(hear(stream, loud(1)) + stream.flush())
+    (second,) = finals(hear(stream, loud(1), quiet(1)))
+    (third,) = finals(hear(stream, loud(1), quiet(1)))
+    assert [one.lead for one in (first, second, third)] == [LEAD, LEAD, 0]
+
+
+def test_speech_behind_a_cut_has_silence_before_it() -> None:
+    stream = session(partials=False, cap_ms=10_000)
+    first, second = finals(hear(stream, loud(12), quiet(1)))
+    assert first.stop == second.start
+    assert second.lead == LEAD
 
 
 # The promise of `commit`.

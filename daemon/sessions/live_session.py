@@ -184,6 +184,10 @@ class LiveSession:
         if not (self._resumed and self.state is State.DRAINING):
             self._follow(self.stream.flush)
 
+    def pause(self) -> None:
+        """The client sends nothing: end the open utterance as if a pause had come."""
+        self._follow(self.stream.pause)
+
     def stop(self) -> None:
         """The client has no more audio."""
         self._follow(self.stream.stop)
@@ -288,7 +292,7 @@ class LiveSession:
             return
         if not decode.final and not self.state.is_finished:
             self._service.metrics.partial(milliseconds)
-        hypothesis = request_builder.hypothesis(result)
+        hypothesis = request_builder.hypothesis(result, lead=decode.lead)
         self._follow(partial(self.stream.accept, decode, hypothesis, milliseconds))
 
 

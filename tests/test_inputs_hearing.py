@@ -1,0 +1,90 @@
+"""What reaches the model, with genuine weights: beginnings, quiet speech, channels, short utterances."""
+
+import numpy as np
+import pytest
+
+from model.bench.word_errors import words
+from tests.support.audio import needs_audio, recordings
+from tests.support.inputs import captions, needs_inputs, read, telephone
+from tests.support.streams import s16
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1800), needs_inputs]
+
+
+def english(name: str) -> str:
+    """All that is said in a mono input at 16 kHz."""
+    audio, rate = read(name)
+    assert rate == 16_000
+    return " ".join(final.text for final in captions(s16(audio), language="en"))
+
+
+@pytest.mark.parametrize("voice", ["h1", "slt"])
+@pytest.mark.parametrize("word", ["Stop", "No", "Cancel"])
+def test_a_word_that_the_stream_begins_with_is_heard(word: str, voice: str) -> None:
+    assert english(f"imm_{word}_{voice}") == f"{word}."
+
+
+@pytest.mark.parametrize("voice", ["h1", "h2", "slt", "rms"])
+def test_the_first_word_of_several_is_heard(voice: str) -> None:
+    assert words(english(f"first_0_{voice}"))[0] == "go"
+
+
+@pytest.mark.parametrize(("name", "word"), [("p604_0_h1", "yes"), ("p604_1_rms", "call")])
+def test_the_first_word_behind_a_short_silence_is_heard(name: str, word: str) -> None:
+    assert words(english(name))[0] == word
+
+
+def test_the_words_of_such_a_stream_lie_where_they_were_said() -> None:
+    audio, _ = read("imm_Stop_slt")
+    (final,) = captions(s16(audio), language="en", words=True)
+    assert final.words is not None
+    (stop,) = final.words
+    assert 0.0 <= stop.start < stop.end < 0.6
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        *((f"tele_0_{take}_8k", "hello") for take in ("h1_0", "h1_40", "h2_30", "slt_0", "slt_40")),
+        *((f"tele_1_{take}_8k", "could") for take in ("h1_30", "h2_0", "h2_40", "slt_30")),
+    ],
+)
+def test_the_first_word_of_a_quiet_telephone_is_heard(name: str, word: str) -> None:
+    finals = captions(telephone(name), encoding="mulaw", rate=8_000, language="en")
+    assert words(finals[0].text)[0] == word
+
+
+@pytest.mark.parametrize(("name", "word"), [("whisp_1_h2_35", "please"), ("whisp_0_h1_20", "i")])
+def test_the_first_word_of_a_whisper_is_heard(name: str, word: str) -> None:
+    assert words(english(name))[0] == word
+
+
+@pytest.mark.parametrize("name", ["stereo_anti", "stereo_right", "stereo_quiet_right"])
+def test_one_channel_is_enough_and_two_do_not_cancel_out(name: str) -> None:
+    audio, rate = read(name)
+    (final,) = captions(s16(audio.ravel()), rate=rate, channels=2, language="en")
+    assert words(final.text) == words("The quick brown fox jumps over the lazy dog.")
+
+
+@pytest.mark.parametrize("name", ["de_1", "ende_1"])
+def test_a_short_utterance_is_in_the_language_of_the_list_that_it_is_spoken_in(name: str) -> None:
+    audio, _ = read(name)
+    final = captions(s16(audio), language=["en", "de"])[-1]
+    assert (final.text, final.language) == ("Guten Morgen.", "de")
+    assert final.language_probability is not None
+    assert final.language_probability > 0.5
+
+
+@needs_audio
+@pytest.mark.parametrize("first", ["en", "zh"])
+def test_single_words_are_in_their_language_whichever_the_list_names_first(first: str) -> None:
+    """Three of four, in sessions of their own, with nothing to go by."""
+    asked = [first, "zh" if first == "en" else "en"]
+    found = []
+    for under in ("free_spoken_digits", "mandarin_hsk_words"):
+        for one in recordings(under=under)[::14][:6]:
+            audio = np.pad(one.audio(), (8_000, 16_000))
+            finals = captions(s16(audio), language=asked)
+            found += [finals[0].language == one.language] if finals else []
+    assert len(found) >= 10
+    assert sum(found) >= 0.75 * len(found)
