@@ -5,35 +5,27 @@ of the recordings that are no speech it takes no more for speech than without, q
 """
 
 from collections import deque
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streaming.protocol import SAMPLE_RATE
 
-if TYPE_CHECKING:
-    from streaming.vad import VoiceActivity
-
 MOST = 10.0  # 20 dB
 LOUD = 0.03  # -30 dBFS, of a frame: as loud as speech commonly is, and no louder is anything made
-MEMORY = 3 * SAMPLE_RATE  # samples in which the loudest frame counts: longer than a pause in a sentence
+MEMORY = (
+    3 * SAMPLE_RATE
+)  # samples in which the loudest frame counts: longer than a pause in a sentence
 
 
-class Levelled:
-    """A detector of speech that hears another level; the loudest frame of late says which."""
+class Level:
+    """One stream's, in frames of so many samples."""
 
-    def __init__(self, detector: "VoiceActivity") -> None:
-        self._detector = detector
-        self._levels: deque[float] = deque(maxlen=MEMORY // detector.frame)
+    def __init__(self, frame: int) -> None:
+        self._levels: deque[float] = deque(maxlen=MEMORY // frame)
 
-    @property
-    def frame(self) -> int:
-        """Samples per frame at 16 kHz: the detector's."""
-        return self._detector.frame
-
-    def is_speech(self, frame: NDArray[np.float32]) -> bool:
-        """Whether the next frame is speech."""
+    def adjust(self, frame: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The next frame, louder where it and those before it are quiet."""
         self._levels.append(float(np.sqrt(np.mean(np.square(frame, dtype=np.float64)))))
-        gain = np.float32(min(LOUD / max(*self._levels, LOUD / MOST), MOST))
-        return self._detector.is_speech((frame * max(gain, np.float32(1))).clip(-1.0, 1.0))
+        gain = min(LOUD / max(*self._levels, LOUD / MOST), MOST)
+        return frame * np.float32(max(gain, 1.0))

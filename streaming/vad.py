@@ -22,7 +22,6 @@ import numpy as np
 import webrtcvad
 from numpy.typing import NDArray
 
-from streaming.level import Levelled
 from streaming.protocol import SAMPLE_RATE
 from streaming.settings import Detector
 from streaming.silero import Silero
@@ -41,7 +40,7 @@ def detector(kind: Detector, mode: int) -> "VoiceActivity":
     """A detector for one stream. mode: of webrtcvad. Raises streaming.silero.DetectorError."""
     match kind:
         case "silero":
-            return Levelled(Silero())
+            return Silero()
         case "webrtc":
             return NoiseGate(WebRtcVad(mode))
         case _:

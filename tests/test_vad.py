@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from streaming.level import Levelled
 from streaming.vad import (
     FLOOR_FRAMES,
     FRAME,
@@ -51,7 +50,7 @@ def gated() -> NoiseGate:
 
 
 def test_detectors_are_chosen_by_name() -> None:
-    assert isinstance(detector("silero", 0), Levelled)
+    assert type(detector("silero", 0)).__name__ == "Silero"
     assert isinstance(detector("webrtc", 3), NoiseGate)
 
 

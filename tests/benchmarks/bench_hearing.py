@@ -22,6 +22,7 @@ from streaming.protocol import SAMPLE_RATE, Start
 from streaming.segmenter import CLIP
 from streaming.session import Session
 from streaming.settings import Settings
+from streaming.silero import Silero
 from streaming.utterance import Decode
 from streaming.vad import VoiceActivity, WebRtcVad, detector
 from tests.benchmarks.bench_stream import FRAME
@@ -50,7 +51,7 @@ SPEECH = {
     "mandarin_hsk_words": 20,
 }
 DETECTORS: dict[str, tuple[int, Callable[[], VoiceActivity]]] = {
-    "silero": (60, partial(detector, "silero", 0)),
+    "silero": (60, Silero),
     **{f"webrtc {mode}": (120, partial(WebRtcVad, mode)) for mode in range(4)},
     **{f"webrtc {mode} gated": (120, partial(detector, "webrtc", mode)) for mode in range(4)},
 }
