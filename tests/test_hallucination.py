@@ -72,3 +72,17 @@ def test_a_looping_partial_leaves_what_was_shown() -> None:
     (partial,) = stream.accept(partials(hear(stream, loud(0.5)))[0], Heard("it is so good"), 1.0)
     assert isinstance(partial, Partial)
     assert partial.text == "it is so"
+
+
+@pytest.mark.parametrize(
+    ("no_speech", "mean_logprob", "plausible"),
+    [(0.55, -1.12, False), (0.57, -0.51, True), (0.46, -0.9, True), (0.35, -1.1, True)],
+)
+def test_behind_silence_that_was_put_in_front_less_is_plausible(
+    no_speech: float, mean_logprob: float, *, plausible: bool
+) -> None:
+    """Noise at the beginning of a stream, and digits there."""
+    said = Heard("words", no_speech=no_speech, mean_logprob=mean_logprob)
+    assert is_plausible(said, led=True) is plausible
+    assert worth_showing(said, led=True) is plausible
+    assert is_plausible(said)

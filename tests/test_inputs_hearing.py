@@ -79,6 +79,17 @@ def test_one_channel_is_enough_and_two_do_not_cancel_out(name: str) -> None:
     assert words(final.text) == words("The quick brown fox jumps over the lazy dog.")
 
 
+@pytest.mark.parametrize("name", ["tap_00", "tap_13", "tap_30", "tap_40"])
+def test_silence_in_front_makes_no_word_of_a_tap(name: str) -> None:
+    assert english(name) == ""
+
+
+@needs_audio
+def test_silence_in_front_makes_no_word_of_noise() -> None:
+    (noise,) = [one for one in recordings(under="nonspeech") if "noise5" in one.name]
+    assert not [final.text for final in captions(s16(noise.audio()), language="en") if final.text]
+
+
 @pytest.mark.parametrize("name", ["de_1", "ende_1"])
 def test_a_short_utterance_is_in_the_language_of_the_list_that_it_is_spoken_in(name: str) -> None:
     audio, _ = read(name)
