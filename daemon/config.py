@@ -106,6 +106,14 @@ class Config(Struct, frozen=True, kw_only=True):
         float,
         Meta(ge=0.0, le=86_400.0, description="silence on the wire that ends a session; 0 is none"),
     ] = 300.0
+    no_audio_seconds: Annotated[
+        float,
+        Meta(
+            ge=0.0,
+            le=600.0,
+            description="time without audio from a client that ends its utterance; 0 is any",
+        ),
+    ] = 1.5
     max_session_seconds: Annotated[
         float, Meta(ge=0.0, le=1e7, description="how long a session may last; 0 is for ever")
     ] = 0.0

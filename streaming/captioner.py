@@ -48,6 +48,7 @@ class Captioner:
             audio,
             final=final,
             early=early,
+            lead=utterance.lead(len(audio)),
             voiced=voiced,
             language=language,
             language_hint=utterance.language or hint,
@@ -62,8 +63,12 @@ class Captioner:
     ) -> Partial | None:
         """The message, if there is anything to show that is newer than what was shown."""
         late = decode.stop <= utterance.shown
-        if late or not self._partials or not worth_showing(hypothesis):
+        if late or not self._partials or not worth_showing(hypothesis, led=decode.lead > 0):
             return None
+        if not utterance.configuration.languages.settled(
+            hypothesis.language_probability, decode.voiced
+        ):
+            return None  # the next one asks again, with more audio
         utterance.shown = decode.stop
         utterance.language = hypothesis.language
         text, stable = utterance.caption.update(
@@ -78,7 +83,8 @@ class Captioner:
         self, utterance: Utterance, decode: Decode, hypothesis: Hypothesis, ms: float
     ) -> Final:
         """The final message; the text is empty where the figures say that nobody spoke."""
-        text = hypothesis.text.strip() if is_plausible(hypothesis) else ""
+        plausible = is_plausible(hypothesis, led=decode.lead > 0)
+        text = hypothesis.text.strip() if plausible else ""
         if text and not hypothesis.looped:
             utterance.configuration.languages.learn(
                 hypothesis.language, hypothesis.language_probability, decode.voiced

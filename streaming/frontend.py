@@ -22,7 +22,7 @@ class FrontEnd:
     """
 
     def __init__(self, start: Start, settings: Settings, vad: VoiceActivity | None) -> None:
-        self._decoder = AudioDecoder(start.encoding, start.rate, start.channels)
+        self._decoder = AudioDecoder(start.encoding, start.rate, start.channels, start.channel)
         self._vad = vad if vad is not None else detector(settings.vad, settings.vad_mode)
         self.segmenter = Segmenter(settings, self._vad.frame)
         self._pending = np.zeros(0, np.float32)  # less than a frame
@@ -76,6 +76,12 @@ class FrontEnd:
         closed = Closed(self.received, speech, silence, refused, finals)
         assert closed.received == speech + silence + refused, closed
         return closed
+
+    def pause(self) -> Iterator[Judged]:
+        """All that is left; the open utterance ends as if a pause had come. More may follow."""
+        yield from self._judge(self._decoder.finish())
+        rest, self._pending = self._pending, self._pending[:0]
+        yield self.segmenter.pause(rest), False
 
     def _judge(self, samples: NDArray[np.float32]) -> Iterator[Judged]:
         audio = np.concatenate([self._pending, samples])

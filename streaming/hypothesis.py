@@ -58,6 +58,11 @@ class Hypothesis:
     covered: float = 0.0
 
 
+def rounded(probability: float | None) -> float | None:
+    """A probability as it goes onto the wire."""
+    return None if probability is None else round(probability, 4)
+
+
 def final_message(
     utterance: int, start: int, stop: int, hypothesis: Hypothesis, text: str, ms: float
 ) -> Final:
@@ -84,6 +89,7 @@ def final_message(
         end=stop / SAMPLE_RATE,
         text=text,
         language=hypothesis.language,
+        language_probability=rounded(hypothesis.language_probability),
         no_speech=round(hypothesis.no_speech, 4),
         mean_logprob=round(hypothesis.mean_logprob, 4),
         temperature=hypothesis.temperature,

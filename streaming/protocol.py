@@ -76,7 +76,7 @@ class Start(_FromClient, tag="start", frozen=True):
     """Opens the session. Every field has a default: `{"type": "start"}` is 16 kHz mono int16.
 
     encoding: sample format of every binary frame, little-endian.
-    rate: Hz. channels: interleaved, mixed down to mono.
+    rate: Hz. channels: interleaved, mixed down to mono. channel: the only one to hear, counted from 0.
     language: a code ("en"), several to choose from, or null to detect among all.
     task: "translate" writes English whatever is spoken (multilingual models only).
     temperature: 0 is greedy and deterministic; above 0 samples, reproducibly for a given `seed`.
@@ -93,6 +93,7 @@ class Start(_FromClient, tag="start", frozen=True):
     encoding: Encoding = "s16le"
     rate: Annotated[int, Meta(ge=4_000, le=384_000)] = SAMPLE_RATE
     channels: Annotated[int, Meta(ge=1, le=16)] = 1
+    channel: Annotated[int, Meta(ge=0, le=15)] | None = None
     language: Languages = None
     task: Task = "transcribe"
     temperature: Annotated[float, Meta(ge=0.0, le=2.0)] = 0.0
@@ -219,6 +220,7 @@ class Word(Struct, frozen=True, kw_only=True):
 class Final(_FromDaemon, tag="final", frozen=True):
     """The last word on [start, end). `text` may be empty: the sound was no speech.
 
+    language_probability: among the languages that it was chosen from; null where it was given.
     mean_logprob: mean natural log-probability of the tokens, end of transcript included.
     no_speech: the model's probability that the utterance holds no speech.
     temperature: at which the text was decoded; above the session's where the first attempts failed.
@@ -239,6 +241,7 @@ class Final(_FromDaemon, tag="final", frozen=True):
     temperature: float = 0.0
     compression_ratio: float = 0.0
     words: list[Word] | None = None
+    language_probability: float | None = None
     voiced: float = 0.0
     covered: float = 0.0
 

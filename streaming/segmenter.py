@@ -28,12 +28,13 @@ LOUDNESS = 30 * SAMPLE_RATE // 1_000  # the window of which the loudest counts
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """An utterance began at sample `start`, its pre-roll included.
+    """An utterance began at sample `start`, its pre-roll included, with speech from `onset` on.
 
     goes_on: the one before was cut for its length: the silence between the two would not have ended it.
     """
 
     start: int
+    onset: int
     goes_on: bool = False
 
 
@@ -265,6 +266,11 @@ class Segmenter:
         self._forget(max(self._done, self.position - self._pre_roll))
         return events
 
+    def pause(self, rest: NDArray[np.float32]) -> list[SegmenterEvent]:
+        """Take `rest`, less than a frame and not judged, and end the open utterance as a pause would."""
+        events = self._append(rest)
+        return events + self._step(Signal.FLUSH) if self._start is not None else events
+
     def _is_clip(self) -> bool:
         """Whether the audio since the last flush is short, audible and in no utterance."""
         if self._done > self._flushed or not self._minimum <= self.position - self._flushed <= CLIP:
@@ -290,7 +296,8 @@ class Segmenter:
         self._gaps += self._start - self._done
         silence = self._burst - self._spoken
         parted = self._flushed >= self._done  # by the client
-        return [Began(self._start, goes_on=silence < ONE_SENTENCE * self._endpoint and not parted)]
+        goes_on = silence < ONE_SENTENCE * self._endpoint and not parted
+        return [Began(self._start, self._onset, goes_on)]
 
     def _pause(self) -> list[SegmenterEvent]:
         return [Paused(self._speech_end + self._post_roll)]
@@ -304,13 +311,13 @@ class Segmenter:
         cut = search + quietest_point(self.buffer.read(search, self.position))
         ended = self._close(cut)
         self._start = self._onset = cut
-        return [ended, Began(cut, goes_on=True)]
+        return [ended, Began(cut, cut, goes_on=True)]
 
     def _clip(self) -> list[SegmenterEvent]:
         """A clip as an utterance: no frame of it counts as voiced, so no language is learnt from it."""
         self._gaps += self._flushed - self._done
         self._start = self._onset = self._speech_end = self._flushed
-        return [Began(self._flushed), self._close(self.position)]
+        return [Began(self._flushed, self._flushed), self._close(self.position)]
 
     def _close(self, stop: int) -> Ended:
         assert self._start is not None

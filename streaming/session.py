@@ -135,6 +135,16 @@ class Session(Lifecycle):
         at = self._segmenter.position / SAMPLE_RATE
         return outputs + self._reorder.flush(self._utterances, Flushed(at=at))
 
+    def pause(self) -> list[Output]:
+        """The client has sent nothing for a while: the open utterance ends as if a pause had come.
+
+        Session time stays where it is. The frame before must have been heard.
+        """
+        if self._open is None or not self.state.takes_audio:
+            return []
+        assert not self.unprocessed, "a pause amid a frame"
+        return self._follow(self._front.pause())
+
     def stop(self) -> list[Output]:
         """End of audio: the open utterance ends; `Closed` comes with the last final. Idempotent."""
         return self._end_audio(Event.STOP)
@@ -205,7 +215,9 @@ class Session(Lifecycle):
         number, at = self._utterances, began.start
         self._utterances += 1
         asked = self.configurations.at(self._front.onset)
-        self._open = Utterance(number, start=at, due=at, given=at, configuration=asked)
+        self._open = Utterance(
+            number, start=at, onset=began.onset, due=at, given=at, configuration=asked
+        )
         if began.goes_on and self._latest is not None and self._latest.configuration is asked:
             self._open.before = self._latest.said
         return Speech(event="start", utterance=number, at=at / SAMPLE_RATE)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from streaming.configuration import Configuration
 from streaming.hypothesis import Hypothesis
 from streaming.languages import Asked
-from streaming.protocol import Start
+from streaming.protocol import SAMPLE_RATE, Start
 from streaming.speech_spans import Spans
 from streaming.stable_prefix import StablePrefix
 
@@ -19,6 +19,9 @@ from streaming.stable_prefix import StablePrefix
 NEW_SHARE = 10
 
 DEFAULT_OPTIONS = Start()
+# Whisper misses or mishears a word that its audio begins with: "Stop." becomes "Thank you."
+LEAD = 300 * SAMPLE_RATE // 1_000
+LONGEST = 30 * SAMPLE_RATE  # samples: Whisper's window
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,6 +31,7 @@ class Decode:
     utterance: 0, 1, 2 … within the session.
     start, stop: sample indices at 16 kHz in session time; stop is exclusive, at most 30 s on.
     audio: a copy of the span, [stop - start], 16 kHz mono in [-1, 1].
+    lead: samples of silence to put in front of it, where its speech begins too soon.
     final: whether the utterance has ended; else the work may be superseded.
     early: silence has begun; if it lasts, the final has the same span.
     voiced: samples from its first speech to its last.
@@ -45,6 +49,7 @@ class Decode:
     audio: NDArray[np.float32]
     final: bool
     early: bool = False
+    lead: int = 0
     voiced: int = 0
     language: Asked = None
     language_hint: str | None = None
@@ -67,6 +72,7 @@ class Utterance:
 
     number: int
     start: int
+    onset: int  # start of its first speech
     due: int  # a partial is due when this much has come
     given: int  # end of the last decode given out
     configuration: Configuration
@@ -78,6 +84,10 @@ class Utterance:
     language: str | None = None  # of the newest plausible partial
     early: tuple[Decode, Hypothesis] | None = None  # the final, if the utterance ends where it does
     caption: StablePrefix = field(default_factory=StablePrefix)
+
+    def lead(self, length: int) -> int:
+        """Samples of silence that belong in front of its first `length` samples: LEAD before its speech."""
+        return max(min(LEAD - (self.onset - self.start), LONGEST - length), 0)
 
     def note_speech(self, speech_end: int, voiced: int, interval: int) -> None:
         """Speech has come up to `speech_end`: a partial is due after enough that is new."""

@@ -19,7 +19,7 @@ def configuration(language: str | None = "en") -> Configuration:
 
 
 def utterance(language: str | None = "en") -> Utterance:
-    return Utterance(0, start=0, due=0, given=0, configuration=configuration(language))
+    return Utterance(0, start=0, onset=0, due=0, given=0, configuration=configuration(language))
 
 
 def test_a_partial_is_wanted_where_it_was_asked_for_and_its_language_can_be_told() -> None:
@@ -31,7 +31,9 @@ def test_a_partial_is_wanted_where_it_was_asked_for_and_its_language_can_be_told
 
 def test_a_language_that_was_detected_is_expected_of_the_next() -> None:
     one, asked = captioner(), configuration(None)
-    spoken, after = (Utterance(n, start=0, due=0, given=0, configuration=asked) for n in (0, 1))
+    spoken, after = (
+        Utterance(n, start=0, onset=0, due=0, given=0, configuration=asked) for n in (0, 1)
+    )
     first = decode(one, spoken, final=True)
     assert (first.language, first.language_hint) == (None, None)
     one.final(spoken, first, GoodHypothesis("ja", language="de", language_probability=0.9), 1.0)

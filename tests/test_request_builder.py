@@ -93,6 +93,26 @@ def test_words_that_were_promised_open_the_text() -> None:
     assert request_builder.request(Start(), decode(final=True, prefix="Once")).prefix == "Once"
 
 
+def test_a_lead_is_decoded_and_in_no_time_of_a_word() -> None:
+    """A word that would begin in it begins with the span."""
+    loud = replace(decode(final=True), audio=AUDIO + 0.5, lead=4_800)
+    asked = request_builder.request(Start(words=True), loud)
+    np.testing.assert_array_equal(asked.audio, np.pad(loud.audio, (4_800, 0)))
+    output = RequestOutput(
+        request=asked,
+        text="so it",
+        tokens=(1, 2),
+        language="en",
+        language_probability=None,
+        no_speech=0.1,
+        mean_logprob=-0.1,
+        rounds=1,
+        timed=(WordTiming("so", 0.25, 0.5, 0.9), WordTiming("it", 0.5, 0.75, 0.9)),
+    )
+    so, it = request_builder.hypothesis(output, lead=loud.lead).timed or ()
+    assert [so.start, so.end, it.start, it.end] == pytest.approx([0.0, 0.2, 0.2, 0.45])
+
+
 def test_each_language_of_a_set_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that the model lacks is refused before the first word, not in its utterance."""
     engine = ScriptedEngine()

@@ -84,7 +84,7 @@ def test_an_utterance_begins_once_the_burst_has_reached_the_minimum() -> None:
     run = Run(Settings(minimum_speech_ms=120)).frames(20, speech=False).frames(3, speech=True)
     assert run.events == []
     run.frames(1, speech=True)
-    assert run.events == [Began(20 * FRAME - 300 * MS)]
+    assert run.events == [Began(20 * FRAME - 300 * MS, 20 * FRAME)]
 
 
 def test_an_utterance_ends_once_the_pause_has_reached_the_endpoint() -> None:
@@ -99,7 +99,7 @@ def test_a_pause_says_where_the_utterance_will_end_should_it_last() -> None:
     """Once for each pause, after the post-roll; none that is shorter."""
     run = Run().frames(10, speech=True).frames(5, speech=False)
     run.frames(10, speech=True).frames(6, speech=False)
-    assert run.events == [Began(0)]
+    assert run.events == [Began(0, 0)]
     run.frames(1, speech=False)
     assert run.events[1:] == [Paused(25 * FRAME + 200 * MS)]
     run.frames(17, speech=False)
@@ -183,7 +183,7 @@ def test_of_a_clip_the_loudest_moment_counts() -> None:
     """A short word in a silent room."""
     sound = np.where(KNOCK, 1.5 * AUDIBLE, 0.1 * AUDIBLE).astype(np.float32) * NOISE
     began, ended = clip(sound)
-    assert began == Began(0)
+    assert began == Began(0, 0)
     assert isinstance(ended, Ended)
     assert ended.stop == 20 * FRAME
 

@@ -232,6 +232,43 @@ def test_flush_takes_what_the_resampler_holds_back(rate: int) -> None:
     assert ranges(outputs) == [(0, 8_000)]
 
 
+def test_flush_without_an_open_utterance_is_answered_and_yields_nothing_else() -> None:
+    stream = session()
+    assert stream.flush() == [Flushed(at=0.0)]
+    assert feed_all(stream, quiet(1)) == []
+    assert stream.flush() == [Flushed(at=1.0)]
+
+
+@pytest.mark.parametrize("rate", [16_000, 48_000])
+def test_a_pause_of_the_client_ends_the_utterance_and_the_stream_goes_on(rate: int) -> None:
+    """With all audio received, in session time, and without a `flushed`."""
+    stream = session(rate=rate)
+    feed_all(stream, np.repeat(loud(1), rate // RATE))
+    end, work = stream.pause()
+    assert end == Speech(event="end", utterance=0, at=1.0)
+    assert isinstance(work, Decode)
+    assert (work.start, work.stop, work.final) == (0, RATE, True)
+    assert stream.pause() == []
+    assert ranges(feed_all(stream, np.repeat(loud(1), rate // RATE)) + stream.stop()) == [
+        (RATE, 2 * RATE)
+    ]
+
+
+def test_a_pause_of_the_client_confirms_an_early_final() -> None:
+    stream = session()
+    answer(stream, feed_all(stream, loud(1), quiet(0.3)))
+    assert [type(output) for output in stream.pause()] == [Speech, Final]
+
+
+def test_a_pause_of_the_client_between_utterances_is_none() -> None:
+    """No clip comes of it, and nothing after `stop`."""
+    stream = session()
+    feed_all(stream, 0.05 * loud(1))
+    assert stream.pause() == []
+    stream.stop()
+    assert stream.pause() == []
+
+
 def test_flush_is_answered_behind_the_finals_of_what_came_before() -> None:
     stream = session()
     works = finals([*feed_all(stream, loud(1), quiet(1), loud(1)), *stream.flush()])

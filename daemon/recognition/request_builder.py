@@ -28,7 +28,7 @@ def request(start: Start, decode: Decode, *, draft_tokens: tuple[int, ...] = ())
     whole = decode.final or decode.early
     said_before = (", ".join(start.hot_words or ()), start.prompt, decode.before)
     return Request(
-        audio=decode.audio,
+        audio=np.pad(decode.audio, (decode.lead, 0)) if decode.lead else decode.audio,
         language=decode.language,
         language_hint=decode.language_hint,
         task=start.task,
@@ -45,11 +45,15 @@ def request(start: Start, decode: Decode, *, draft_tokens: tuple[int, ...] = ())
     )
 
 
-def hypothesis(output: RequestOutput) -> Hypothesis:
-    """The engine's output as a hypothesis of the streaming room."""
+def hypothesis(output: RequestOutput, *, lead: int = 0) -> Hypothesis:
+    """The engine's output as a hypothesis of the streaming room; lead: of the decode it is for."""
     timed = None
     if output.timed is not None:
-        timed = tuple(TimedWord(w.text, w.start, w.end, w.probability) for w in output.timed)
+        before = lead / SAMPLE_RATE
+        timed = tuple(
+            TimedWord(w.text, max(w.start - before, 0.0), max(w.end - before, 0.0), w.probability)
+            for w in output.timed
+        )
     return Hypothesis(
         text=output.text,
         language=output.language,

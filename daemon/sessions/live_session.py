@@ -175,6 +175,10 @@ class LiveSession:
             self._service.check(changed(self.stream.configurations.newest.options, message))
             self._follow(partial(self.stream.configure, message))
 
+    def pause(self) -> None:
+        """The client sends nothing: end the open utterance as if a pause had come."""
+        self._follow(self.stream.pause)
+
     def stop(self) -> None:
         """The client has no more audio."""
         self._follow(self.stream.stop)
@@ -277,7 +281,7 @@ class LiveSession:
             return
         if not decode.final and not self.state.is_finished:
             self._service.metrics.partial(milliseconds)
-        said = request_builder.hypothesis(result)
+        said = request_builder.hypothesis(result, lead=decode.lead)
         self._follow(partial(self.stream.accept, decode, said, milliseconds))
 
 
