@@ -175,6 +175,7 @@ class Segmenter:
         self._done = 0  # end of the last utterance: the next begins no earlier
         self._spoken = -self._endpoint  # end of its speech
         self._flushed = 0  # place of the last flush
+        self._parted = 0  # place of the client's last flush or pause
         self._start: int | None = None
         self._onset = 0
         self._gaps = 0  # samples between utterances
@@ -262,14 +263,18 @@ class Segmenter:
         events = self._append(rest)
         sought = self._state is SegmenterState.SILENCE and not (last and self._in_utterances)
         events += self._step(Signal.CLIP if sought and self._is_clip() else Signal.FLUSH)
-        self._flushed = self.position
+        self._flushed = self._parted = self.position
         self._forget(max(self._done, self.position - self._pre_roll))
         return events
 
     def pause(self, rest: NDArray[np.float32]) -> list[SegmenterEvent]:
         """Take `rest`, less than a frame and not judged, and end the open utterance as a pause would."""
         events = self._append(rest)
-        return events + self._step(Signal.FLUSH) if self._start is not None else events
+        if self._start is None:
+            return events
+        events += self._step(Signal.FLUSH)
+        self._parted = self.position
+        return events
 
     def _is_clip(self) -> bool:
         """Whether the audio since the last flush is short, audible and in no utterance."""
@@ -295,7 +300,7 @@ class Segmenter:
         self._onset = self._burst
         self._gaps += self._start - self._done
         silence = self._burst - self._spoken
-        parted = self._flushed >= self._done  # by the client
+        parted = self._parted >= self._done
         goes_on = silence < ONE_SENTENCE * self._endpoint and not parted
         return [Began(self._start, self._onset, goes_on)]
 
