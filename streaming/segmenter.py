@@ -20,8 +20,6 @@ SMOOTHING = 150 * SAMPLE_RATE // 1_000  # the window in which the quietest point
 # quiet room (-46 dBFS).
 CLIP = 2 * SAMPLE_RATE
 AUDIBLE = 5e-3
-# Endpoint silences that do not part two utterances. With 1 what length alone has ended goes on.
-ONE_SENTENCE = 1
 LOUDNESS = 30 * SAMPLE_RATE // 1_000  # the window of which the loudest counts
 
 
@@ -281,7 +279,7 @@ class Segmenter:
         self._gaps += self._start - self._done
         silence = self._burst - self._spoken
         parted = self._flushed >= self._done  # by the client
-        return [Began(self._start, goes_on=silence < ONE_SENTENCE * self._endpoint and not parted)]
+        return [Began(self._start, goes_on=silence < self._endpoint and not parted)]
 
     def _pause(self) -> list[SegmenterEvent]:
         return [Paused(self._speech_end + self._post_roll)]
