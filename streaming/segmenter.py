@@ -21,8 +21,6 @@ SMOOTHING = 150 * SAMPLE_RATE // 1_000  # the window in which the quietest point
 # quiet room (-46 dBFS).
 CLIP = 2 * SAMPLE_RATE
 AUDIBLE = 5e-3
-# Endpoint silences that do not part two utterances. With 1 what length alone has ended goes on.
-ONE_SENTENCE = 1
 LOUDNESS = 30 * SAMPLE_RATE // 1_000  # the window of which the loudest counts
 
 
@@ -301,7 +299,7 @@ class Segmenter:
         self._gaps += self._start - self._done
         silence = self._burst - self._spoken
         parted = self._parted >= self._done
-        goes_on = silence < ONE_SENTENCE * self._endpoint and not parted
+        goes_on = silence < self._endpoint and not parted
         return [Began(self._start, self._onset, goes_on)]
 
     def _pause(self) -> list[SegmenterEvent]:

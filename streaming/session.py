@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from streaming.captioner import Captioner
-from streaming.configuration import Configurations
+from streaming.configuration import Configuration, Configurations
 from streaming.frontend import FrontEnd, Judged
 from streaming.hypothesis import Hypothesis
 from streaming.lifecycle import Event, Lifecycle
@@ -29,7 +29,7 @@ from streaming.protocol import (
 from streaming.reorder import ReorderBuffer
 from streaming.segmenter import Began, Ended, Paused, SegmenterEvent
 from streaming.settings import Settings
-from streaming.utterance import Decode, Utterance
+from streaming.utterance import Decode, Said, Utterance
 from streaming.vad import VoiceActivity
 
 DEFAULTS = Settings()
@@ -74,7 +74,7 @@ class Session(Lifecycle):
         self.configurations = Configurations(start)
         self._interval = self.settings.partial_interval_ms * SAMPLE_RATE // 1_000
         self._open: Utterance | None = None
-        self._latest: Utterance | None = None  # that has ended
+        self._latest: tuple[Said, Configuration] | None = None  # of the utterance that ended last
         self._utterances = 0  # begun so far
         self._pending = PendingFinals()
         self._reorder = ReorderBuffer[Output]()
@@ -218,14 +218,14 @@ class Session(Lifecycle):
         self._open = Utterance(
             number, start=at, onset=began.onset, due=at, given=at, configuration=asked
         )
-        if began.goes_on and self._latest is not None and self._latest.configuration is asked:
-            self._open.before = self._latest.said
+        if began.goes_on and self._latest is not None and self._latest[1] is asked:
+            self._open.before = self._latest[0]
         return Speech(event="start", utterance=number, at=at / SAMPLE_RATE)
 
     def _end(self, ended: Ended) -> list[Output]:
         utterance = self._open
         assert utterance is not None
-        self._open, self._latest = None, utterance
+        self._open, self._latest = None, (utterance.said, utterance.configuration)
         utterance.stop = ended.stop
         self._pending.add(utterance)
         at = ended.stop / SAMPLE_RATE

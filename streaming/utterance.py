@@ -97,8 +97,8 @@ class Utterance:
     def next_stop(self) -> int | None:
         """Where the next decode ends, if one is due: an early final once paused, else a partial."""
         stop = self.paused if self.paused >= 0 else self.due
-        early = self.before.text is None and self.paused >= 0
-        if stop <= self.given or early:
+        held = self.before.text is None and self.paused >= 0  # a final needs the text before
+        if stop <= self.given or held:
             return None
         self.given = stop
         return stop
