@@ -22,6 +22,7 @@ from clients.caption_formats import FORMATS, Screen
 from clients.stream import DEFAULT_URL, Captions, ConnectError, RefusedError, connect
 from streaming.protocol import Encoding, Stability, Start, Task
 
+SUBTITLES = ("srt", "vtt")  # formats whose cues follow the words
 LOADING_S = 1.0  # between two attempts at a daemon that loads
 
 # The effect of a signal outside `Interrupt`.
@@ -209,7 +210,7 @@ def add_caption_arguments(parser: argparse.ArgumentParser) -> None:
         default="revise",
         help="commit takes nothing back",
     )
-    add("--words", action="store_true", help="the times of words (in json)")
+    add("--words", action="store_true", help="the times of words, in json; srt and vtt have them")
     add(
         "--temperature",
         type=float,
@@ -242,7 +243,7 @@ def start_of(
         prompt=args.prompt,
         hot_words=args.hot_word or None,
         stability=args.stability,
-        words=args.words,
+        words=args.words or args.format in SUBTITLES,
     )
 
 

@@ -99,6 +99,23 @@ def test_partials_are_wanted_where_someone_sees_them(
     assert server.peers[0].start.partials is wanted
 
 
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [([], False), (["--format", "json"], False), (["--format", "vtt"], True), (["--words"], True)],
+)
+def test_subtitles_ask_for_the_times_of_words(
+    words: list[str], wanted: bool, tmp_path: Path
+) -> None:
+    """So does an output whose ending is that of subtitles."""
+    with standin_thread() as server:
+        caption(server, wav(tmp_path / "a.wav"), *words)
+        caption(server, tmp_path / "a.wav", *words, "--output", tmp_path / "a.srt")
+    assert [peer.start.words for peer in server.peers] == [
+        wanted,
+        "--format" not in words or wanted,
+    ]
+
+
 @pytest.mark.parametrize("value", ["9", "nan", "-1"])
 def test_a_wrong_value_is_named(value: str, tmp_path: Path, capsys: Capture) -> None:
     with standin_thread() as server:

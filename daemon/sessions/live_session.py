@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, assert_never
 
+from msgspec.structs import replace
+
 from daemon.config import Config
 from daemon.monitoring.metrics import Metrics
 from daemon.recognition import request_builder
@@ -129,9 +131,12 @@ class LiveSession:
         self.lag = LagReporter(
             lambda: None if self.state.is_finished else self.client, sheds_partials=start.partials
         )
-        self._dispatcher = Dispatcher(name, start, service.scheduler, self.lag, self._decoded)
         service.metrics.started.inc()
         self._transcript = service.transcript(name, label, start)
+        self._tells_words = start.words
+        # The cues of a transcript follow its words.
+        decoded = start if self._transcript is None else replace(start, words=True)
+        self._dispatcher = Dispatcher(name, decoded, service.scheduler, self.lag, self._decoded)
 
     @property
     def state(self) -> State:
@@ -255,7 +260,7 @@ class LiveSession:
                 self._service.metrics.final(output)
                 if self._transcript is not None:
                     self._transcript.final(output)
-                self._tell(output)
+                self._tell(output if self._tells_words else replace(output, words=None))
             case Speech() | Flushed() | Error():
                 self._tell(output)
             case Partial():

@@ -33,6 +33,7 @@ from streaming.protocol import (
     Speech,
     Start,
     Stop,
+    Word,
     decode_client,
     encode,
 )
@@ -40,7 +41,13 @@ from streaming.protocol import (
 FIGURES = DecodeFigures(rounds=1, proposed=0, accepted=0, reused=0, ms=1.0)
 
 
-def final(text: str, start: float = 0.0, end: float = 1.0, utterance: int = 0) -> Final:
+def final(
+    text: str,
+    start: float = 0.0,
+    end: float = 1.0,
+    utterance: int = 0,
+    words: list[Word] | None = None,
+) -> Final:
     return Final(
         utterance=utterance,
         start=start,
@@ -49,8 +56,14 @@ def final(text: str, start: float = 0.0, end: float = 1.0, utterance: int = 0) -
         language="en",
         no_speech=0.0,
         mean_logprob=-0.1,
+        words=words,
         decode=FIGURES,
     )
+
+
+def spoken(*words: tuple[str, float, float]) -> list[Word]:
+    """Words of a final: each with its start and its end."""
+    return [Word(text=text, start=start, end=end, probability=0.9) for text, start, end in words]
 
 
 def partial(text: str, stable: int = 0, utterance: int = 0) -> Partial:
