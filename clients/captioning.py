@@ -21,6 +21,7 @@ import clients.stream
 from clients.caption_formats import FORMATS, Screen
 from clients.stream import DEFAULT_URL, Captions, ConnectError, RefusedError, connect
 from streaming.protocol import Encoding, Stability, Start, Task
+from streaming.settings import Numbers
 
 SUBTITLES = ("srt", "vtt")  # formats whose cues follow the words
 LOADING_S = 1.0  # between two attempts at a daemon that loads
@@ -212,6 +213,22 @@ def add_caption_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--words", action="store_true", help="the times of words, in json; srt and vtt have them")
     add(
+        "--replace",
+        action="append",
+        default=[],
+        metavar="HEARD=WRITTEN",
+        type=_replacement,
+        help="write one thing for another; may be repeated",
+    )
+    add(
+        "--block",
+        action="append",
+        default=[],
+        metavar="WORD",
+        help="a word to mask; * at its end stands for any ending; may be repeated",
+    )
+    add("--numbers", choices=get_args(Numbers), help="all as digits or as words")
+    add(
         "--temperature",
         type=float,
         default=0.0,
@@ -223,6 +240,13 @@ def add_caption_arguments(parser: argparse.ArgumentParser) -> None:
         "The daemon is started by `captiond serve`. One that asks for a token gets that of the "
         "variable CAPTIOND_TOKEN; one with a certificate of your own needs SSL_CERT_FILE."
     )
+
+
+def _replacement(text: str) -> tuple[str, str]:
+    heard, sign, written = text.partition("=")
+    if not sign or not heard.strip():
+        raise argparse.ArgumentTypeError(f"{text!r} is not HEARD=WRITTEN")
+    return heard.strip(), written.strip()
 
 
 def start_of(
@@ -244,6 +268,9 @@ def start_of(
         hot_words=args.hot_word or None,
         stability=args.stability,
         words=args.words or args.format in SUBTITLES,
+        replacements=dict(args.replace) or None,
+        blocklist=args.block or None,
+        numbers=args.numbers,
     )
 
 

@@ -23,7 +23,7 @@ from typing import Final as Constant
 import msgspec
 from msgspec import Meta, Struct
 
-from streaming.settings import Cap, EndpointSilence, MinimumSpeech
+from streaming.settings import Blocked, Cap, EndpointSilence, MinimumSpeech, Numbers
 from streaming.validation_errors import what_is_wrong
 
 SUBPROTOCOL = "captiond.v1"
@@ -38,6 +38,9 @@ Task = Literal["transcribe", "translate"]
 Stability = Literal["revise", "commit"]
 Language = Annotated[str, Meta(max_length=16)]  # a code; the model has the list
 HotWords = Annotated[list[Annotated[str, Meta(min_length=1, max_length=50)]], Meta(max_length=50)]
+Phrase = Annotated[str, Meta(min_length=1, max_length=100)]
+Replacements = Annotated[dict[Phrase, Annotated[str, Meta(max_length=200)]], Meta(max_length=500)]
+Blocklist = Annotated[list[Phrase], Meta(max_length=500)]
 ErrorCode = Literal[
     "bad_json",  # a text frame that is not JSON
     "bad_message",  # JSON, but no message of this protocol
@@ -85,6 +88,10 @@ class Start(_FromClient, tag="start", frozen=True):
     prompt: text that Whisper is given as what came before (names, spelling, style).
     hot_words: words and names to listen for; given to Whisper like the prompt, and before it.
     endpoint_silence_ms, minimum_speech_ms, cap_ms: this session's own; null for the daemon's.
+    replacements, blocklist, blocked, numbers: rules of the text, this session's own; null for the
+        daemon's. What is heard is replaced by what is written, in any case; words to hide are masked or
+        dropped, `*` at the end of one stands for any ending; numbers are written as Whisper does, as
+        digits or as words.
     resumable: whether the session shall outlive its connection for a while, see `Resume`.
     """
 
@@ -103,6 +110,10 @@ class Start(_FromClient, tag="start", frozen=True):
     endpoint_silence_ms: EndpointSilence | None = None
     minimum_speech_ms: MinimumSpeech | None = None
     cap_ms: Cap | None = None
+    replacements: Replacements | None = None
+    blocklist: Blocklist | None = None
+    blocked: Blocked | None = None
+    numbers: Numbers | None = None
     resumable: bool = False
 
 
@@ -209,6 +220,7 @@ class Final(_FromDaemon, tag="final", frozen=True):
     temperature: at which the text was decoded; above the session's where the first attempts failed.
     compression_ratio: bytes of the text to deflated bytes; high for a text that repeats itself.
     words: the times of its words, where `start` asked for them.
+    raw: the text before the rules of the session were applied; null where it has none.
     """
 
     utterance: int
@@ -222,6 +234,7 @@ class Final(_FromDaemon, tag="final", frozen=True):
     temperature: float = 0.0
     compression_ratio: float = 0.0
     words: list[Word] | None = None
+    raw: str | None = None
 
 
 class Flushed(_FromDaemon, tag="flushed", frozen=True):

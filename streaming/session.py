@@ -26,11 +26,17 @@ from streaming.reorder import ReorderBuffer
 from streaming.segmenter import Began, Ended, Paused
 from streaming.segmenter import Event as Segmented
 from streaming.settings import Settings
+from streaming.text_rules import rules_of
 from streaming.utterance import Decode, Utterance
 from streaming.vad import VoiceActivity
 
 DEFAULTS = Settings()
 
+# Settings that `start` may name.
+OWN = (
+    *("endpoint_silence_ms", "minimum_speech_ms", "cap_ms"),
+    *("replacements", "blocklist", "blocked", "numbers"),
+)
 LEAST_PENDING = SAMPLE_RATE  # of an utterance: a short one takes the recogniser about as long
 
 Message = Speech | Partial | Final | Flushed | Error | Closed
@@ -39,11 +45,7 @@ Output = Message | Decode
 
 def settings_of(start: Start, settings: Settings) -> Settings:
     """What `start` asks of the streaming room, and for the rest the daemon's `settings`."""
-    asked = {
-        key: value
-        for key in ("endpoint_silence_ms", "minimum_speech_ms", "cap_ms")
-        if (value := getattr(start, key)) is not None
-    }
+    asked = {key: value for key in OWN if (value := getattr(start, key)) is not None}
     return replace(settings, **asked)
 
 
@@ -69,7 +71,7 @@ class Session:
         self.settings = settings_of(start, settings)
         self._front = FrontEnd(start, self.settings, vad)
         self._segmenter = self._front.segmenter
-        self._captioner = Captioner(start)
+        self._captioner = Captioner(start, rules_of(self.settings))
         self._interval = self.settings.partial_interval_ms * SAMPLE_RATE // 1_000
         self._open: Utterance | None = None
         self._utterances = 0  # begun so far

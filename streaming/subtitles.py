@@ -196,9 +196,9 @@ def _pieces(text: str, spoken: Sequence[Timed]) -> list[Timed]:
         ends += edges
     pieces: list[Timed] = []
     place = 0
-    for glue, word in _words(text):
-        last = place + len(word)
-        pieces.append(Timed(word, starts[place], ends[last - 1], glue))
+    for glue, piece in _words(text):
+        last = place + len(piece)
+        pieces.append(Timed(piece, starts[place], ends[last - 1], glue))
         place = last
     return pieces
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from streaming.hypothesis import Hypothesis
 from streaming.languages import Asked
 from streaming.stable_prefix import StablePrefix
+from streaming.text_rules import WrittenText
 
 # A partial of a long utterance costs more and changes less: one is due for each tenth of its length.
 NEW_SHARE = 10
@@ -56,6 +57,7 @@ class Utterance:
     language: str | None = None  # of the newest plausible partial
     early: tuple[Decode, Hypothesis] | None = None  # the final, if the utterance ends where it does
     caption: StablePrefix = field(default_factory=StablePrefix)
+    written: WrittenText = field(default_factory=WrittenText)  # of the caption, by the rules
 
     def note_speech(self, speech_end: int, voiced: int, interval: int) -> None:
         """Speech has come up to `speech_end`: a partial is due after enough that is new."""
