@@ -21,9 +21,9 @@ import clients.stream
 from clients.caption_formats import FORMATS, Screen
 from clients.stream import DEFAULT_URL, Captions, ConnectError, RefusedError, connect
 from streaming.protocol import Encoding, Stability, Start, Task
-from streaming.settings import Numbers
 
 SUBTITLES = ("srt", "vtt")  # formats whose cues follow the words
+NUMBERS = ("as_is", "digits", "words")
 LOADING_S = 1.0  # between two attempts at a daemon that loads
 
 # The effect of a signal outside `Interrupt`.
@@ -227,7 +227,7 @@ def add_caption_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="WORD",
         help="a word to mask; * at its end stands for any ending; may be repeated",
     )
-    add("--numbers", choices=get_args(Numbers), help="all as digits or as words")
+    add("--numbers", choices=NUMBERS, help="all as digits or as words")
     add(
         "--temperature",
         type=float,

@@ -18,7 +18,7 @@ from streaming.stable_prefix import IDEOGRAPHS
 class TextRules:
     """What to do with a text.
 
-    replacements: what is heard → what is written, in any case. blocklist: words and phrases to hide;
+    replacements: what is heard → what is written, nothing perhaps; in any case. blocklist: words and phrases to hide;
     `*` at the end of one stands for any ending. blocked: whether those are masked or dropped.
     numbers: as Whisper writes them, as digits, or as words.
     """
@@ -69,13 +69,12 @@ class TextRules:
     def _phrases(self, text: str, pattern: re.Pattern[str], taken: Sequence[Edit]) -> list[Edit]:
         edits = []
         for found in pattern.finditer(text):
-            edit = Edit(found.start(), found.end(), "")
             if pattern is self._replaced:
-                edit = Edit(edit.start, edit.stop, self._replacement(found.group()))
-            elif self._drops:
-                edit = _without_the_space(text, edit)
+                new = self._replacement(found.group())
             else:
-                edit = Edit(edit.start, edit.stop, _masked(found.group()))
+                new = "" if self._drops else _masked(found.group())
+            edit = Edit(found.start(), found.end(), new)
+            edit = edit if new else _without_the_space(text, edit)
             if _free(edit, taken):
                 edits.append(edit)
         return edits

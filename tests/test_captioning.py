@@ -8,13 +8,15 @@ import signal
 import socket
 import threading
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from msgspec import structs
 
-from clients.captioning import Interrupt, exit_status
+from clients.captioning import NUMBERS, Interrupt, exit_status
 from clients.file import add_arguments, run
 from streaming.protocol import Error, Start, Stop
+from streaming.settings import Numbers
 from tests.support.fakes import PATIENCE
 from tests.support.file_verb import RATE, Capture, caption, piped, wav
 from tests.support.standin import Peer, closed, final, ready, standin_thread
@@ -64,6 +66,14 @@ def test_options_reach_the_daemon(tmp_path: Path) -> None:
         "--seed",
         "7",
         "--partials",
+        "--replace",
+        "cap she on=captiond",
+        "--replace",
+        "um =",
+        "--block",
+        "damn*",
+        "--numbers",
+        "digits",
     ]
     with standin_thread() as server:
         caption(server, wav(tmp_path / "a.wav"), *words, "--partials")
@@ -77,7 +87,20 @@ def test_options_reach_the_daemon(tmp_path: Path) -> None:
         hot_words=["Ada", "Lovelace"],
         stability="commit",
         words=True,
+        replacements={"cap she on": "captiond", "um": ""},
+        blocklist=["damn*"],
+        numbers="digits",
     )
+
+
+def test_choices_are_those_of_the_protocol() -> None:
+    assert get_args(Numbers) == NUMBERS
+
+
+def test_a_replacement_names_both(tmp_path: Path, capsys: Capture) -> None:
+    with pytest.raises(SystemExit):
+        caption("ws://127.0.0.1:1", wav(tmp_path / "a.wav"), "--replace", "=x")
+    assert "'=x' is not HEARD=WRITTEN" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,12 @@ def test_the_address_that_clients_call_is_no_setting() -> None:
             ["--allowed-origins has 'https://'", "scheme://host:port"],
         ),
         (
+            "replacements = ['um']",
+            {},
+            {},
+            ["replacements in ", "['um']", "a list of texts"],
+        ),
+        (
             "",
             {},
             {"CAPTIOND_ALLOWED_ORIGINS": "https://a.example/page, *"},
@@ -161,6 +167,7 @@ def test_a_page_is_named_by_its_origin(tmp_path: Path, origin: str) -> None:
 
 
 @given(st.sampled_from(sorted(KEYS)), st.text())
+@example("replacements", "new york=NYC, um=")
 @example("allowed_origins", "example.org")
 def test_any_text_is_a_value_or_an_error_that_names_the_key(key: str, text: str) -> None:
     """No text from a shell gets through as something else, or as another exception."""

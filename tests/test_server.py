@@ -397,3 +397,15 @@ async def test_a_port_in_use_is_named() -> None:
         daemon = Daemon(Config(port=port), ScriptedEngine)
         with pytest.raises(ListenError, match=f"cannot listen on 127.0.0.1, port {port}"):
             await daemon.start()
+
+
+async def test_a_session_may_have_rules_of_its_own() -> None:
+    """Those of the daemon are for sessions that name none; each kind stands for itself."""
+    engine = ScriptedEngine(text=lambda _: "um twenty damn people")
+    rules = {"replacements": ("um=",), "numbers": "digits"}
+    async with serving(engine, **rules) as daemon:
+        (theirs, *_) = await talk(daemon)
+        (own, *_) = await talk(daemon, Start(replacements={}, blocklist=["damn"], words=True))
+    assert (theirs.text, theirs.raw) == ("20 damn people", "um twenty damn people")
+    assert (own.text, own.raw) == ("um 20 d*** people", "um twenty damn people")
+    assert [word.text for word in own.words or ()] == own.text.split()

@@ -10,6 +10,7 @@ from streaming.protocol import (
     ClientMessage,
     HotWords,
     ProtocolError,
+    Replacements,
     Resume,
     Start,
     decode_client,
@@ -24,6 +25,7 @@ class Wish(msgspec.Struct, tag="wish", forbid_unknown_fields=True):
 
     number: int
     names: HotWords | None = None
+    swaps: Replacements | None = None
     loud: bool = False
 
 
@@ -46,6 +48,10 @@ def complaint(text: str) -> str:
         (
             '{"type": "wish", "number": 1, "names": [""]}',
             "a list of 0 to 50 of these, each a text of 1 to 50 characters, or null",
+        ),
+        (
+            '{"type": "wish", "number": 1, "swaps": {"": "x"}}',
+            "an object of 0 to 500 of these, each a text of 1 to 100 characters; and for it a text of",
         ),
     ],
 )
