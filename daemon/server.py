@@ -47,7 +47,16 @@ def streaming_settings(config: Config) -> Settings:
         minimum_speech_ms=config.minimum_speech_ms,
         endpoint_silence_ms=config.endpoint_silence_ms,
         partial_interval_ms=config.partial_interval_ms,
+        replacements=dict(_pair(text) for text in config.replacements),
+        blocklist=config.blocklist,
+        blocked=config.blocked,
+        numbers=config.numbers,
     )
+
+
+def _pair(text: str) -> tuple[str, str]:
+    heard, _, written = text.partition("=")
+    return heard.strip(), written.strip()
 
 
 def transcripts_of(config: Config, metrics: Metrics) -> Transcripts | None:

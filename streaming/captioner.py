@@ -7,6 +7,7 @@ from streaming.hallucination import is_plausible, worth_showing
 from streaming.hypothesis import Hypothesis, final_message
 from streaming.protocol import SAMPLE_RATE, Error, Final, Partial, Start
 from streaming.speech_spans import Spans
+from streaming.text_rules import TextRules
 from streaming.utterance import Decode, Utterance
 
 UNSURE = 0.5  # temperature above which a text is no context, as in Whisper's reference
@@ -15,9 +16,10 @@ UNSURE = 0.5  # temperature above which a text is no context, as in Whisper's re
 class Captioner:
     """One session's: whether partials are wanted, and whether their words are promised."""
 
-    def __init__(self, start: Start) -> None:
+    def __init__(self, start: Start, rules: TextRules | None = None) -> None:
         self._partials = start.partials
         self._commits = start.stability == "commit"
+        self._rules = rules
 
     def wants_partial(self, utterance: Utterance, voiced: int) -> bool:
         """Whether a partial of so many samples of speech is wanted and can be decoded."""
@@ -74,7 +76,9 @@ class Captioner:
         text, stable = utterance.caption.update(
             hypothesis.text.strip(), hypothesis.certain, whole=decode.early
         )
-        if not text:
+        if self._rules is not None:
+            text, stable = utterance.written.partial(self._rules, text, stable, hypothesis.language)
+        if not text.strip():
             return None
         start, end = decode.start / SAMPLE_RATE, decode.stop / SAMPLE_RATE
         return Partial(utterance=decode.utterance, start=start, end=end, text=text, stable=stable)
@@ -93,7 +97,11 @@ class Captioner:
             text = utterance.caption.bind(text)
         fit = hypothesis.temperature <= UNSURE and not hypothesis.repetitive
         utterance.said.text = text if fit else ""
-        return final_message(decode.utterance, decode.start, decode.stop, hypothesis, text, ms)
+        span = decode.start, decode.stop
+        message = final_message(decode.utterance, *span, hypothesis, text, ms)
+        if self._rules is None:
+            return message
+        return utterance.written.final(self._rules, message, commits=self._commits)
 
     def failed(self, utterance: Utterance, decode: Decode, message: str) -> tuple[Error, Final]:
         """What stands in for a final that could not be decoded: an error, and an empty final."""

@@ -23,7 +23,7 @@ from typing import Final as Constant
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from streaming.settings import Cap, EndpointSilence, MinimumSpeech
+from streaming.settings import Blocked, Cap, EndpointSilence, MinimumSpeech, Numbers
 from streaming.validation_errors import what_is_wrong
 
 SUBPROTOCOL = "captiond.v1"
@@ -40,6 +40,9 @@ Language = Annotated[str, Meta(max_length=16)]  # a code; the model has the list
 Languages = Language | Annotated[list[Language], Meta(min_length=1, max_length=100)] | None
 Prompt = Annotated[str, Meta(max_length=1_000)]
 HotWords = Annotated[list[Annotated[str, Meta(min_length=1, max_length=50)]], Meta(max_length=50)]
+Phrase = Annotated[str, Meta(min_length=1, max_length=100)]
+Replacements = Annotated[dict[Phrase, Annotated[str, Meta(max_length=200)]], Meta(max_length=500)]
+Blocklist = Annotated[list[Phrase], Meta(max_length=500)]
 ErrorCode = Literal[
     "bad_json",  # a text frame that is not JSON
     "bad_message",  # JSON, but no message of this protocol
@@ -87,6 +90,10 @@ class Start(_FromClient, tag="start", frozen=True):
     prompt: text that Whisper is given as what came before (names, spelling, style).
     hot_words: words and names to listen for; given to Whisper like the prompt, and before it.
     endpoint_silence_ms, minimum_speech_ms, cap_ms: this session's own; null for the daemon's.
+    replacements, blocklist, blocked, numbers: rules of the text, this session's own; null for the
+        daemon's. What is heard is replaced by what is written, in any case; words to hide are masked or
+        dropped, `*` at the end of one stands for any ending; numbers are written as Whisper does, as
+        digits or as words.
     resumable: whether the session shall outlive its connection for a while, see `Resume`.
     """
 
@@ -106,6 +113,10 @@ class Start(_FromClient, tag="start", frozen=True):
     endpoint_silence_ms: EndpointSilence | None = None
     minimum_speech_ms: MinimumSpeech | None = None
     cap_ms: Cap | None = None
+    replacements: Replacements | None = None
+    blocklist: Blocklist | None = None
+    blocked: Blocked | None = None
+    numbers: Numbers | None = None
     resumable: bool = False
 
 
@@ -228,6 +239,7 @@ class Final(_FromDaemon, tag="final", frozen=True):
     words: the times of its words, where `start` asked for them.
     voiced: seconds of [start, end) that were taken for speech; covered: those of them that the text
         accounts for.
+    raw: the text before the rules of the session were applied; null where it has none.
     """
 
     utterance: int
@@ -244,6 +256,7 @@ class Final(_FromDaemon, tag="final", frozen=True):
     language_probability: float | None = None
     voiced: float = 0.0
     covered: float = 0.0
+    raw: str | None = None
 
 
 class Configured(_FromDaemon, tag="configured", frozen=True):

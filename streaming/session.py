@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from streaming.captioner import Captioner
-from streaming.configuration import Configuration, Configurations
+from streaming.configuration import Configurations
 from streaming.frontend import FrontEnd, Judged
 from streaming.hypothesis import Hypothesis
 from streaming.lifecycle import Event, Lifecycle
@@ -29,10 +29,17 @@ from streaming.protocol import (
 from streaming.reorder import ReorderBuffer
 from streaming.segmenter import Began, Ended, Paused, SegmenterEvent
 from streaming.settings import Settings
-from streaming.utterance import Decode, Said, Utterance
+from streaming.text_rules import rules_of
+from streaming.utterance import Decode, Utterances
 from streaming.vad import VoiceActivity
 
 DEFAULTS = Settings()
+
+# Settings that `start` may name.
+OWN = (
+    *("endpoint_silence_ms", "minimum_speech_ms", "cap_ms"),
+    *("replacements", "blocklist", "blocked", "numbers"),
+)
 
 Message = Speech | Partial | Final | Configured | Flushed | Error | Closed
 Output = Message | Decode
@@ -40,11 +47,7 @@ Output = Message | Decode
 
 def session_settings(start: Start, settings: Settings) -> Settings:
     """What `start` asks of the streaming room, and for the rest the daemon's `settings`."""
-    asked = {
-        key: value
-        for key in ("endpoint_silence_ms", "minimum_speech_ms", "cap_ms")
-        if (value := getattr(start, key)) is not None
-    }
+    asked = {key: value for key in OWN if (value := getattr(start, key)) is not None}
     return replace(settings, **asked)
 
 
@@ -70,12 +73,10 @@ class Session(Lifecycle):
         self.settings = session_settings(start, settings)
         self._front = FrontEnd(start, self.settings, vad)
         self._segmenter = self._front.segmenter
-        self._captioner = Captioner(start)
+        self._captioner = Captioner(start, rules_of(self.settings))
         self.configurations = Configurations(start)
         self._interval = self.settings.partial_interval_ms * SAMPLE_RATE // 1_000
-        self._open: Utterance | None = None
-        self._latest: tuple[Said, Configuration] | None = None  # of the utterance that ended last
-        self._utterances = 0  # begun so far
+        self._utterances = Utterances()
         self._pending = PendingFinals()
         self._reorder = ReorderBuffer[Output]()
         self._step(Event.START)
@@ -133,14 +134,14 @@ class Session(Lifecycle):
         self._step(Event.FLUSH)
         outputs = self._follow(self._front.finish(last=False))
         at = self._segmenter.position / SAMPLE_RATE
-        return outputs + self._reorder.flush(self._utterances, Flushed(at=at))
+        return outputs + self._reorder.flush(self._utterances.begun, Flushed(at=at))
 
     def pause(self) -> list[Output]:
         """The client has sent nothing for a while: the open utterance ends as if a pause had come.
 
         Session time stays where it is. The frame before must have been heard.
         """
-        if self._open is None or not self.state.takes_audio:
+        if self._utterances.open is None or not self.state.takes_audio:
             return []
         assert not self.unprocessed, "a pause amid a frame"
         return self._follow(self._front.pause())
@@ -165,11 +166,11 @@ class Session(Lifecycle):
         if decode.final:
             utterance = self._pending.awaited(decode)
             return self._settle(decode, [self._captioner.final(utterance, decode, hypothesis, ms)])
-        if self._open is None or self._open.number != decode.utterance:
+        if self._utterances.open is None or self._utterances.open.number != decode.utterance:
             return []
         if decode.early:
-            self._open.early = decode, hypothesis
-        partial = self._captioner.partial(self._open, decode, hypothesis)
+            self._utterances.open.early = decode, hypothesis
+        partial = self._captioner.partial(self._utterances.open, decode, hypothesis)
         return [] if partial is None else [partial]
 
     def fail(self, decode: Decode, message: str) -> list[Output]:
@@ -191,7 +192,7 @@ class Session(Lifecycle):
         for events, speech in frames:
             for event in events:
                 outputs += self._segmented(event)
-            if speech and (utterance := self._open) is not None:
+            if speech and (utterance := self._utterances.open) is not None:
                 utterance.paused = -1
                 voiced = self._segmenter.speech_end - self._segmenter.onset
                 if self._captioner.wants_partial(utterance, voiced):
@@ -203,8 +204,8 @@ class Session(Lifecycle):
             case Began():
                 return [self._begin(event)]
             case Paused():
-                assert self._open is not None
-                self._open.paused = event.stop
+                assert self._utterances.open is not None
+                self._utterances.open.paused = event.stop
                 return []
             case Ended():
                 return self._end(event)
@@ -212,21 +213,12 @@ class Session(Lifecycle):
                 assert_never(event)
 
     def _begin(self, began: Began) -> Speech:
-        number, at = self._utterances, began.start
-        self._utterances += 1
-        asked = self.configurations.at(self._front.onset)
-        self._open = Utterance(
-            number, start=at, onset=began.onset, due=at, given=at, configuration=asked
-        )
-        if began.goes_on and self._latest is not None and self._latest[1] is asked:
-            self._open.before = self._latest[0]
-        return Speech(event="start", utterance=number, at=at / SAMPLE_RATE)
+        utterance = self._utterances.begin(began, self.configurations.at(self._front.onset))
+        at = began.start / SAMPLE_RATE
+        return Speech(event="start", utterance=utterance.number, at=at)
 
     def _end(self, ended: Ended) -> list[Output]:
-        utterance = self._open
-        assert utterance is not None
-        self._open, self._latest = None, (utterance.said, utterance.configuration)
-        utterance.stop = ended.stop
+        utterance = self._utterances.end(ended)
         self._pending.add(utterance)
         at = ended.stop / SAMPLE_RATE
         outputs: list[Output] = [Speech(event="end", utterance=utterance.number, at=at)]
@@ -241,8 +233,8 @@ class Session(Lifecycle):
 
     def _newest_work(self) -> list[Output]:
         """An early final where silence has begun, else the newest partial that is due."""
-        utterance = self._open
-        if utterance is None or (stop := utterance.next_stop()) is None:
+        utterance = self._utterances.open
+        if utterance is None or (stop := utterance.take_due()) is None:
             return []
         span = utterance.start, stop
         voiced = min(stop, self._segmenter.speech_end) - self._segmenter.onset

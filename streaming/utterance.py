@@ -1,6 +1,6 @@
-"""The open utterance: when a partial of it is due, and its newest hypothesis.
+"""Utterances: when a partial of the open one is due, its newest hypothesis, and what came before it.
 
-Counts samples; knows no audio, no detector and no other utterance.
+Counts samples; knows no audio and no detector.
 """
 
 from dataclasses import dataclass, field
@@ -12,8 +12,10 @@ from streaming.configuration import Configuration
 from streaming.hypothesis import Hypothesis
 from streaming.languages import Asked
 from streaming.protocol import SAMPLE_RATE, Start
+from streaming.segmenter import Began, Ended
 from streaming.speech_spans import Spans
 from streaming.stable_prefix import StablePrefix
+from streaming.text_rules import WrittenText
 
 # A partial of a long utterance costs more and changes less: one is due for each tenth of its length.
 NEW_SHARE = 10
@@ -84,6 +86,7 @@ class Utterance:
     language: str | None = None  # of the newest plausible partial
     early: tuple[Decode, Hypothesis] | None = None  # the final, if the utterance ends where it does
     caption: StablePrefix = field(default_factory=StablePrefix)
+    written: WrittenText = field(default_factory=WrittenText)  # of the caption, by the rules
 
     def lead(self, length: int) -> int:
         """Samples of silence that belong in front of its first `length` samples: LEAD before its speech."""
@@ -94,8 +97,8 @@ class Utterance:
         if speech_end - self.due >= max(interval, voiced // NEW_SHARE):
             self.due = speech_end
 
-    def next_stop(self) -> int | None:
-        """Where the next decode ends, if one is due: an early final once paused, else a partial."""
+    def take_due(self) -> int | None:
+        """Where the next decode ends, if one is due and not taken: an early final once paused, else a partial."""
         stop = self.paused if self.paused >= 0 else self.due
         held = self.before.text is None and self.paused >= 0  # a final needs the text before
         if stop <= self.given or held:
@@ -106,3 +109,31 @@ class Utterance:
     def final_at(self, stop: int) -> tuple[Decode, Hypothesis] | None:
         """The early final, if the utterance ends at `stop` and it has that span."""
         return self.early if self.early is not None and self.early[0].stop == stop else None
+
+
+class Utterances:
+    """A session's, in order: the one that is open, and what the one before it says."""
+
+    def __init__(self) -> None:
+        self.open: Utterance | None = None
+        self.begun = 0
+        self._latest: tuple[Said, Configuration] | None = None  # of the one that ended last
+
+    def begin(self, began: Began, asked: Configuration) -> Utterance:
+        """Open the next one, which is decoded as `asked`."""
+        at = began.start
+        self.open = Utterance(
+            self.begun, start=at, onset=began.onset, due=at, given=at, configuration=asked
+        )
+        self.begun += 1
+        if began.goes_on and self._latest is not None and self._latest[1] is asked:
+            self.open.before = self._latest[0]
+        return self.open
+
+    def end(self, ended: Ended) -> Utterance:
+        """Close the open one, which stays as it is but for its end."""
+        utterance = self.open
+        assert utterance is not None
+        utterance.stop = ended.stop
+        self.open, self._latest = None, (utterance.said, utterance.configuration)
+        return utterance

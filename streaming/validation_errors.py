@@ -66,6 +66,8 @@ def _accepted(kind: Any) -> str:
         return (
             f"a text of {least} {bounds.max_length} characters" if bounds.max_length else "a text"
         )
-    if origin is list:
-        return f"a list of {bounds.min_length or 0} to {bounds.max_length} of these, each {_accepted(options[0])}"
+    if origin in (list, dict):
+        entries = "; and for it ".join(map(_accepted, options))
+        what = "a list" if origin is list else "an object"
+        return f"{what} of {bounds.min_length or 0} to {bounds.max_length} of these, each {entries}"
     return {bool: "true or false", NoneType: "null"}.get(origin, "as documented")

@@ -2,6 +2,7 @@ from streaming.captioner import Captioner
 from streaming.configuration import Configuration
 from streaming.languages import Languages
 from streaming.protocol import Start
+from streaming.text_rules import TextRules
 from streaming.utterance import Decode, Utterance
 from tests.support.streams import RATE, GoodHypothesis, quiet
 
@@ -55,6 +56,18 @@ def test_an_older_hypothesis_shows_nothing() -> None:
     one, spoken = captioner(), utterance()
     assert one.partial(spoken, decode(one, spoken), GoodHypothesis("yes, but")) is not None
     assert one.partial(spoken, decode(one, spoken), GoodHypothesis("yes, and")) is None
+
+
+def test_texts_follow_the_rules_and_keep_the_raw_one() -> None:
+    one = Captioner(Start(language="en"), TextRules({"yes": "yep"}, [], numbers="digits"))
+    spoken = utterance()
+    shown = one.partial(spoken, decode(one, spoken), GoodHypothesis("yes twenty people came"))
+    assert shown is not None
+    assert shown.text == "yep 20 people"
+    final = one.final(spoken, decode(one, spoken, final=True), GoodHypothesis("Yes, twenty people."), 1.0)
+    assert (final.text, final.raw) == ("Yep, 20 people.", "Yes, twenty people.")
+    plain = captioner()
+    assert plain.final(spoken, decode(plain, spoken, final=True), GoodHypothesis("yes"), 1.0).raw is None
 
 
 def test_a_failure_is_an_error_and_an_empty_final() -> None:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, assert_never
 
+from msgspec.structs import replace
+
 from daemon.config import Config
 from daemon.monitoring.metrics import AudioMeter, Metrics
 from daemon.recognition import request_builder
@@ -109,6 +111,10 @@ class LiveSession:
         self._service = service
         self._on_closed = on_closed
         self.opened = asyncio.get_running_loop().time()
+        self._transcript = service.transcript(name, label, start)
+        self._tells_words = start.words
+        if self._transcript is not None:
+            start = replace(start, words=True)  # its cues follow them
         self.stream = Session(start, service.settings)
         self._closed: protocol.Closed | None = None
         self._audio = AudioMeter(service.metrics)
@@ -116,9 +122,8 @@ class LiveSession:
         self.lag = LagReporter(
             lambda: None if self.state.is_finished else self.client, sheds_partials=start.partials
         )
-        self._dispatcher = Dispatcher(name, service.scheduler, self.lag, self._decoded)
         service.metrics.started.inc()
-        self._transcript = service.transcript(name, label, start)
+        self._dispatcher = Dispatcher(name, service.scheduler, self.lag, self._decoded)
 
     @property
     def state(self) -> State:
@@ -168,10 +173,11 @@ class LiveSession:
 
         A resumed client may repeat what preceded its stop; that is ignored.
         """
-        repeated = self._resumed and self.state is State.DRAINING
-        if isinstance(message, protocol.Flush) and not repeated:
+        if self._resumed and self.state is State.DRAINING:
+            return
+        if isinstance(message, protocol.Flush):
             self._follow(self.stream.flush)
-        elif isinstance(message, protocol.Configure) and not repeated:
+        else:
             self._service.check(changed(self.stream.configurations.newest.options, message))
             self._follow(partial(self.stream.configure, message))
 
@@ -248,7 +254,7 @@ class LiveSession:
                 self._service.metrics.final(output)
                 if self._transcript is not None:
                     self._transcript.final(output)
-                self._tell(output)
+                self._tell(output if self._tells_words else replace(output, words=None))
             case protocol.Speech() | protocol.Configured() | protocol.Flushed() | protocol.Error():
                 self._tell(output)
             case protocol.Partial():

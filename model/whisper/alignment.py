@@ -1,7 +1,8 @@
 """Word timestamps: a transcript aligned to its audio by the decoder's cross-attention.
 
 The method is openai/whisper's (timing.py): one pass over the whole transcript; the weights of the alignment
-heads, normalised over the tokens and smoothed by a median filter; dynamic time warping over them.
+heads, normalised over the tokens and smoothed by a median filter; dynamic time warping over them. Unlike
+there, pauses are left out of the path, and a path that crosses one within a word costs more.
 """
 
 import unicodedata
@@ -23,10 +24,19 @@ Heads = tuple[tuple[int, int], ...]  # (layer, head)
 
 MEDIAN_WIDTH = 7  # encoder states
 SECONDS_PER_STATE = SAMPLES_PER_STATE / SAMPLE_RATE
-# The path would distribute pauses among the words, so that it leaves them out: states whose power is
-# PAUSE_DB below this quantile. (The maximum may be a bump against the microphone.)
+# The path would distribute pauses among the words, so that it leaves them out: PAUSE_STATES in a row whose
+# power is PAUSE_DB below the quantile of loud ones (the maximum may be a bump against the microphone), or
+# hardly above that of the noise, where that is SPEECH_DB below the loud ones.
+PAUSE_STATES = 8
 PAUSE_DB = 35
 LOUD_QUANTILE = 0.95
+NOISE_QUANTILE = 0.1
+NOISE_DB = 6
+SPEECH_DB = 12
+CROSSING_COST = (
+    40.0  # of a pause within a word, in units of the path's cost; from 20 on the same words
+)
+LEAD_STATES = 3  # so much before a word begins the attention turns to it
 UNSPACED = frozenset({"zh", "ja", "th", "lo", "my", "yue"})  # languages that write no spaces
 
 
@@ -73,10 +83,14 @@ def align(
     that of the end. probabilities: of the tokens of `text`. audio: the utterance, [samples] at 16 kHz.
     """
     states = non_silent_states(audio)
-    starts = token_starts(weights[..., torch.from_numpy(states)])
-    return timed_words(
-        text, starts, states, probabilities, table, language, len(audio) / SAMPLE_RATE
-    )
+    pauses = np.diff(states, prepend=states[0] - 1) > 1
+    if states[-1] + 1 < weights.shape[-1]:  # the end of the transcript has the pause at the end
+        states, pauses = np.append(states, states[-1] + 1), np.append(pauses, True)
+    words = split_words(text, table, language)
+    begins = np.isin(np.arange(len(text) + 1), [*(start for _, start, _ in words), len(text)])
+    attended = torch.from_numpy(np.maximum(states - LEAD_STATES, 0))
+    starts = token_starts(weights[..., attended], begins, pauses)
+    return timed_words(words, starts, states, probabilities, len(audio) / SAMPLE_RATE)
 
 
 def attention(
@@ -135,15 +149,18 @@ def _recorded_attention(
             hook.remove()
 
 
-def token_starts(weights: Tensor) -> NDArray[np.int64]:
+def token_starts(
+    weights: Tensor, begins: NDArray[np.bool_], pauses: NDArray[np.bool_]
+) -> NDArray[np.int64]:
     """The first encoder state of every token, the end of transcript included: [tokens], ascending.
 
-    weights: [heads, tokens, states]; row n is the attention that predicts token n.
+    weights: [heads, tokens, states]; row n is the attention that predicts token n. begins: [tokens],
+    those with which a word or the end begins. pauses: [states], those before which a pause was left out.
     """
     deviation, mean = torch.std_mean(weights, dim=-2, keepdim=True, unbiased=False)
     sharpened = (weights - mean) / deviation.clamp(min=1e-6)
     cost = -_median(sharpened).mean(0).double().numpy()
-    rows, columns = cheapest_path(cost)
+    rows, columns = cheapest_path(cost, begins, np.where(pauses, CROSSING_COST, 0.0))
     return columns[np.flatnonzero(np.diff(rows, prepend=-1))]
 
 
@@ -156,11 +173,15 @@ def _median(weights: Tensor) -> Tensor:
     return padded.unfold(-1, MEDIAN_WIDTH, 1).median(-1).values
 
 
-def cheapest_path(cost: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def cheapest_path(
+    cost: NDArray[np.float64], begins: NDArray[np.bool_], crossing: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Dynamic time warping: the monotonic path of least cost from the first corner to the last.
 
-    cost: [n, m], n and m at least 1. Returns row and column indices along the path, ascending; the
-    diagonal step wins ties. Whole anti-diagonals are computed at once, in n + m steps.
+    cost: [n, m], n and m at least 1. crossing: [m], what it costs to enter a column, but for a path that
+    enters it with the first cell of a row that `begins`, [n]. Returns row and column indices along the
+    path, ascending; the diagonal step wins ties. Whole anti-diagonals are computed at once, in n + m
+    steps.
     """
     n, m = cost.shape
     total = np.full((n + 1, m + 1), np.inf)
@@ -169,7 +190,14 @@ def cheapest_path(cost: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray
     for diagonal in range(2, n + m + 1):
         i = np.arange(max(1, diagonal - m), min(n, diagonal - 1) + 1)
         j = diagonal - i
-        before = np.stack([total[i - 1, j - 1], total[i - 1, j], total[i, j - 1]])
+        entering = crossing[j - 1]
+        before = np.stack(
+            [
+                total[i - 1, j - 1] + np.where(begins[i - 1], 0.0, entering),
+                total[i - 1, j],
+                total[i, j - 1] + entering,
+            ]
+        )
         step[i, j] = before.argmin(0)
         total[i, j] = cost[i - 1, j - 1] + before.min(0)
     path = [(n, m)]
@@ -221,26 +249,33 @@ def _is_closing(text: str) -> bool:
 def non_silent_states(audio: NDArray[np.float32]) -> NDArray[np.int64]:
     """Indices of the encoder states of `audio`, [samples], outside pauses; ascending, at least one.
 
-    Noisy audio has no pauses: all states count.
+    Loud noise hides pauses: all states count.
     """
     padded = np.pad(audio, (0, -len(audio) % SAMPLES_PER_STATE)).astype(np.float64)
     power = np.square(padded).reshape(-1, SAMPLES_PER_STATE).mean(1)
-    return np.flatnonzero(power >= np.quantile(power, LOUD_QUANTILE) * 10 ** (-PAUSE_DB / 10))
+    loud = np.quantile(power, LOUD_QUANTILE)
+    silent = power < loud * 10 ** (-PAUSE_DB / 10)
+    smooth = np.convolve(np.pad(power, 1, mode="edge"), np.ones(3) / 3, "valid")
+    noise = np.quantile(smooth, NOISE_QUANTILE)
+    if noise < loud * 10 ** (-SPEECH_DB / 10):
+        silent |= smooth < noise * 10 ** (NOISE_DB / 10)
+    edges = np.flatnonzero(np.diff(silent, prepend=False, append=False)).reshape(-1, 2)
+    for start, stop in edges:
+        silent[start:stop] &= stop - start >= PAUSE_STATES
+    return np.flatnonzero(~silent)
 
 
 def timed_words(
-    tokens: Sequence[int],
+    words: Sequence[tuple[str, int, int]],
     starts: NDArray[np.int64],
     states: NDArray[np.int64],
     probabilities: Sequence[float],
-    table: TokenTable,
-    language: str,
     seconds: float,
 ) -> tuple[WordTiming, ...]:
     """Words with their times, which ascend and lie within `seconds`.
 
-    tokens: of the text alone. states: as `non_silent_states` gives them. starts: [len(tokens) + 1], as
-    `token_starts` gives them: indices into `states`.
+    words: as `split_words` gives them. states: as `non_silent_states` gives them. starts: [tokens + 1], as
+    `token_starts` gives them: indices into `states`. probabilities: [tokens].
     """
     assert all(a <= b for a, b in pairwise(starts))
 
@@ -255,5 +290,4 @@ def timed_words(
             probability=float(np.mean(probabilities[first:stop])),
         )
 
-    words = split_words(tokens, table, language)
     return tuple(word(*found) for found in words if found[0].strip())

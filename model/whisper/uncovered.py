@@ -71,7 +71,9 @@ def stretches(weights: Tensor, spans: Spans, audio: NDArray[np.float32]) -> tupl
     sounding = np.zeros(count, np.bool_)
     sounding[loud[loud < count]] = True
     states = np.flatnonzero(sounding)
-    text_end = int(states[token_starts(weights[..., states])[-1]])
+    unbroken = np.zeros(len(states), np.bool_)  # where the text ends is sought regardless of pauses
+    begins = np.zeros(weights.shape[1], np.bool_)
+    text_end = int(states[token_starts(weights[..., states], begins, unbroken)[-1]])
     peaks = weights[:, :-1].mean(0).argmax(-1).numpy()  # [tokens]
 
     def stretch(run: Run) -> Stretch:

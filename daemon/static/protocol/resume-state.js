@@ -10,7 +10,7 @@
 
 /**
  * What a client may ask for; docs/protocol.md lists the rest.
- * @typedef {{language: string | null, temperature: number}} SessionOptions
+ * @typedef {{language: string | null, temperature: number, words?: boolean}} SessionOptions
  */
 
 /**

@@ -38,7 +38,11 @@ async function begin(open, waiting) {
   view.status(waiting);
   try {
     const [buffer, microphone] = await open();
-    const options = { language: language.value || null, temperature: Number(temperature.value) };
+    const options = {
+      language: language.value || null,
+      temperature: Number(temperature.value),
+      words: true, // subtitles follow them
+    };
     controller = new Controller(buffer, options, { view, captions, origin: elapsed });
     view.controls({ running: true, listening: Boolean(microphone), label: "Stop" });
     await controller.run(microphone).finally(() => {
