@@ -110,8 +110,7 @@ class Session(Lifecycle):
     def process(self) -> list[Output]:
         """Go on with what was fed, for half a second at most.
 
-        Only the newest of the partials that fall due within one frame is given out: it supersedes
-        the others, and many copies of 30 s would be large.
+        Of the partials that fall due within one frame only the newest is given out.
         """
         outputs = self._follow(self._front.read())
         return outputs if self.unprocessed else outputs + self._newest_work()
@@ -166,11 +165,12 @@ class Session(Lifecycle):
         if decode.final:
             utterance = self._pending.awaited(decode)
             return self._settle(decode, [self._captioner.final(utterance, decode, hypothesis, ms)])
-        if self._utterances.open is None or self._utterances.open.number != decode.utterance:
+        open_one = self._utterances.open
+        if open_one is None or open_one.number != decode.utterance:
             return []
         if decode.early:
-            self._utterances.open.early = decode, hypothesis
-        partial = self._captioner.partial(self._utterances.open, decode, hypothesis)
+            open_one.early = decode, hypothesis
+        partial = self._captioner.partial(open_one, decode, hypothesis)
         return [] if partial is None else [partial]
 
     def fail(self, decode: Decode, message: str) -> list[Output]:
@@ -204,8 +204,7 @@ class Session(Lifecycle):
             case Began():
                 return [self._begin(event)]
             case Paused():
-                assert self._utterances.open is not None
-                self._utterances.open.paused = event.stop
+                self._utterances.pause(event)
                 return []
             case Ended():
                 return self._end(event)
@@ -214,8 +213,7 @@ class Session(Lifecycle):
 
     def _begin(self, began: Began) -> Speech:
         utterance = self._utterances.begin(began, self.configurations.at(self._front.onset))
-        at = began.start / SAMPLE_RATE
-        return Speech(event="start", utterance=utterance.number, at=at)
+        return Speech(event="start", utterance=utterance.number, at=began.start / SAMPLE_RATE)
 
     def _end(self, ended: Ended) -> list[Output]:
         utterance = self._utterances.end(ended)

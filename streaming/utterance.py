@@ -12,7 +12,7 @@ from streaming.configuration import Configuration
 from streaming.hypothesis import Hypothesis
 from streaming.languages import Asked
 from streaming.protocol import SAMPLE_RATE, Start
-from streaming.segmenter import Began, Ended
+from streaming.segmenter import Began, Ended, Paused
 from streaming.speech_spans import Spans
 from streaming.stable_prefix import StablePrefix
 from streaming.text_rules import WrittenText
@@ -129,6 +129,11 @@ class Utterances:
         if began.goes_on and self._latest is not None and self._latest[1] is asked:
             self.open.before = self._latest[0]
         return self.open
+
+    def pause(self, paused: Paused) -> None:
+        """Silence has begun in the open one."""
+        assert self.open is not None
+        self.open.paused = paused.stop
 
     def end(self, ended: Ended) -> Utterance:
         """Close the open one, which stays as it is but for its end."""

@@ -64,10 +64,15 @@ def test_texts_follow_the_rules_and_keep_the_raw_one() -> None:
     shown = one.partial(spoken, decode(one, spoken), GoodHypothesis("yes twenty people came"))
     assert shown is not None
     assert shown.text == "yep 20 people"
-    final = one.final(spoken, decode(one, spoken, final=True), GoodHypothesis("Yes, twenty people."), 1.0)
+    final = one.final(
+        spoken, decode(one, spoken, final=True), GoodHypothesis("Yes, twenty people."), 1.0
+    )
     assert (final.text, final.raw) == ("Yep, 20 people.", "Yes, twenty people.")
     plain = captioner()
-    assert plain.final(spoken, decode(plain, spoken, final=True), GoodHypothesis("yes"), 1.0).raw is None
+    assert (
+        plain.final(spoken, decode(plain, spoken, final=True), GoodHypothesis("yes"), 1.0).raw
+        is None
+    )
 
 
 def test_a_failure_is_an_error_and_an_empty_final() -> None:

@@ -129,9 +129,9 @@ def test_what_was_detected_counts_for_the_languages_that_allow_it() -> None:
         seen += [(one.language, one.language_hint) for one in works]
     assert seen == [
         (("en", "de"), "de"),
-        ("de", None),
+        (("en", "de"), "de"),
         (("en", "fr"), None),
-        ("en", None),
+        (("en", "fr"), None),
         ("en", None),
         ("en", None),
         (None, None),

@@ -441,7 +441,7 @@ class Walk(RuleBasedStateMachine):
         assert not len(self.registry)
         assert not self.queue.works
         assert self.queue.finals == self.queue.answered + self.session.lag.outstanding
-        told = self.session.replay_log.finals
+        told = self.session.record.replay_log.finals
         if self.recorded:
             assert [final.utterance for final in self.notes.finals] == list(range(told))
             (closed,) = self.notes.closed

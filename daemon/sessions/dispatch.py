@@ -8,6 +8,7 @@ from daemon.recognition.request_queue import Result, Work
 from daemon.recognition.scheduler import Scheduler
 from daemon.sessions.lag import LagReporter
 from model.engine.requests import Failure
+from streaming.hypothesis import Hypothesis
 from streaming.utterance import Decode
 
 
@@ -19,7 +20,7 @@ class Dispatcher:
         name: str,
         scheduler: Scheduler,
         lag: LagReporter,
-        decoded: Callable[[Decode, Result, float], None],
+        decoded: Callable[[Decode, Hypothesis | Failure, float], None],
     ) -> None:
         self._name = name
         self._scheduler = scheduler
@@ -53,6 +54,10 @@ class Dispatcher:
         """The scheduler's answer."""
         if decode.final:
             self._lag.finished(decode.utterance)
-        if not isinstance(result, Failure) and decode.utterance >= self._newest[0]:
+        if isinstance(result, Failure):
+            self._decoded(decode, result, milliseconds)
+            return
+        if decode.utterance >= self._newest[0]:
             self._newest = decode.utterance, result.tokens
-        self._decoded(decode, result, milliseconds)
+        said = request_builder.hypothesis(result, lead=decode.lead)
+        self._decoded(decode, said, milliseconds)

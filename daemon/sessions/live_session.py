@@ -18,16 +18,17 @@ from msgspec.structs import replace
 from daemon.config import Config
 from daemon.monitoring.metrics import AudioMeter, Metrics
 from daemon.recognition import request_builder
-from daemon.recognition.request_queue import Result
 from daemon.recognition.scheduler import Engine, Scheduler
 from daemon.sessions.close_reasons import INTERNAL, NORMAL, CloseReason
 from daemon.sessions.dispatch import Dispatcher
 from daemon.sessions.lag import LagReporter
+from daemon.sessions.record import Record
 from daemon.sessions.replay_log import ReplayLog
 from daemon.sessions.transcripts import Transcript, Transcripts
 from model.engine.requests import Failure
 from streaming import protocol
 from streaming.configuration import changed
+from streaming.hypothesis import Hypothesis
 from streaming.lifecycle import State
 from streaming.session import Output, Session
 from streaming.settings import Settings
@@ -87,10 +88,10 @@ class LiveSession:
 
     on_closed: told once, when the session is closed. Raises ProtocolError as `Service.check` does.
 
-    stream: its audio and its captions. replay_log: what a client that comes back may have missed.
-    client: who is told what the session says, if anyone. acknowledged_bytes: of the audio, as the client
-    counts it; bytes_per_second: of its format. close_reason: how its connection will be closed.
-    opened: on the loop's clock, in seconds. outcome: how the session ended, for the log.
+    stream: its audio and its captions. record: what it has said. client: who is told so, if anyone.
+    acknowledged_bytes: of the audio, as the client counts it; bytes_per_second: of its format.
+    opened: on the loop's clock, in seconds. close_reason: how its connection will be closed; outcome: how
+    the session ended, for the log.
     """
 
     def __init__(
@@ -111,14 +112,11 @@ class LiveSession:
         self._service = service
         self._on_closed = on_closed
         self.opened = asyncio.get_running_loop().time()
-        self._transcript = service.transcript(name, label, start)
-        self._tells_words = start.words
-        if self._transcript is not None:
-            start = replace(start, words=True)  # its cues follow them
-        self.stream = Session(start, service.settings)
-        self._closed: protocol.Closed | None = None
+        transcript = service.transcript(name, label, start)
+        self.record = Record(ReplayLog(kept=keeps), transcript, words=start.words)
+        timed = replace(start, words=start.words or transcript is not None)  # cues follow words
+        self.stream = Session(timed, service.settings)
         self._audio = AudioMeter(service.metrics)
-        self.replay_log = ReplayLog(kept=keeps)
         self.lag = LagReporter(
             lambda: None if self.state.is_finished else self.client, sheds_partials=start.partials
         )
@@ -140,7 +138,7 @@ class LiveSession:
 
         Raises LookupError where that is not known any more, or not yet.
         """
-        missed = self.replay_log.after(finals)
+        missed = self.record.replay_log.after(finals)
         if self.state.is_awaited:
             self.stream.attach()
             self._resumed = True
@@ -196,7 +194,7 @@ class LiveSession:
 
     def expire(self, outcome: str) -> None:
         """No client is awaited any more; what was spoken still belongs into a transcript."""
-        if self._transcript is None or self.state.is_finished:
+        if self.record.transcript is None or self.state.is_finished:
             self.drop(outcome)
             return
         self.client = None
@@ -218,8 +216,7 @@ class LiveSession:
     def _release(self) -> None:
         """The session is closed: let go of all that it has."""
         self._dispatcher.cancel()
-        if self._transcript is not None:
-            self._transcript.close(self._closed)
+        self.record.close()
         self._on_closed(self)
 
     def _follow(self, step: Callable[[], Iterable[Output]]) -> None:
@@ -252,9 +249,7 @@ class LiveSession:
                 self._finish(output)
             case protocol.Final():
                 self._service.metrics.final(output)
-                if self._transcript is not None:
-                    self._transcript.final(output)
-                self._tell(output if self._tells_words else replace(output, words=None))
+                self._tell(output)
             case protocol.Speech() | protocol.Configured() | protocol.Flushed() | protocol.Error():
                 self._tell(output)
             case protocol.Partial():
@@ -264,16 +259,15 @@ class LiveSession:
                 assert_never(output)
 
     def _tell(self, message: protocol.ServerMessage) -> None:
-        self.replay_log.add(message)
+        told = self.record.add(message)
         if self.client is not None:
-            self.client.tell(message)
+            self.client.tell(told)
 
     def _finish(self, closed: protocol.Closed | None = None) -> None:
         """Tell the last messages."""
         if self.close_reason.error is not None:
             self._tell(self.close_reason.error)
         if closed is not None:
-            self._closed = closed
             self._tell(closed)
         self._dispatcher.cancel()
         if self.client is not None:
@@ -281,14 +275,13 @@ class LiveSession:
         if self.state is State.CLOSED:
             self._release()
 
-    def _decoded(self, decode: Decode, result: Result, milliseconds: float) -> None:
+    def _decoded(self, decode: Decode, result: Hypothesis | Failure, ms: float) -> None:
         if isinstance(result, Failure):
             self._follow(partial(self.stream.fail, decode, result.message))
             return
         if not decode.final and not self.state.is_finished:
-            self._service.metrics.partial(milliseconds)
-        said = request_builder.hypothesis(result, lead=decode.lead)
-        self._follow(partial(self.stream.accept, decode, said, milliseconds))
+            self._service.metrics.partial(ms)
+        self._follow(partial(self.stream.accept, decode, result, ms))
 
 
 OnClosed = Callable[[LiveSession], None]
