@@ -1,6 +1,6 @@
 """Ended utterances whose finals have not come, and the finals that wait for the text of the one before.
 
-An utterance that was cut for its length goes on in the next, which is decoded with the text before as its
+A sentence may go on in the next utterance, which is then decoded with the text before as its
 prompt. So that the same audio gives the same text, it is decoded once that text is known, however late.
 """
 

@@ -4,6 +4,7 @@ Counts samples and judges no sound: the same frames and judgements give the same
 they arrived. It knows no text, no message and no wall clock.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -28,12 +29,13 @@ LOUDNESS = 30 * SAMPLE_RATE // 1_000  # the window of which the loudest counts
 class Began:
     """An utterance began at sample `start`, its pre-roll included, with speech from `onset` on.
 
-    goes_on: the one before was cut for its length: the silence between the two would not have ended it.
+    silence: behind the speech of the one before, in endpoint silences: below 1 length alone has ended
+        that one; infinite where there is none, or where the client parted the two.
     """
 
     start: int
     onset: int
-    goes_on: bool = False
+    silence: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,10 +299,9 @@ class Segmenter:
         self._start = max(self._done, self._burst - self._pre_roll)
         self._onset = self._burst
         self._gaps += self._start - self._done
-        silence = self._burst - self._spoken
         parted = self._parted >= self._done
-        goes_on = silence < self._endpoint and not parted
-        return [Began(self._start, self._onset, goes_on)]
+        silence = math.inf if parted else (self._burst - self._spoken) / self._endpoint
+        return [Began(self._start, self._onset, silence)]
 
     def _pause(self) -> list[SegmenterEvent]:
         return [Paused(self._speech_end + self._post_roll)]
@@ -314,7 +315,7 @@ class Segmenter:
         cut = search + quietest_point(self.buffer.read(search, self.position))
         ended = self._close(cut)
         self._start = self._onset = cut
-        return [ended, Began(cut, cut, goes_on=True)]
+        return [ended, Began(cut, cut, silence=0)]
 
     def _clip(self) -> list[SegmenterEvent]:
         """A clip as an utterance: no frame of it counts as voiced, so no language is learnt from it."""

@@ -23,6 +23,9 @@ NEW_SHARE = 10
 DEFAULT_OPTIONS = Start()
 # Whisper misses or mishears a word that its audio begins with: "Stop." becomes "Thank you."
 LEAD = 300 * SAMPLE_RATE // 1_000
+# Endpoint silences within which people go on with a sentence. The text before is taken for its beginning, but
+# where the language is to be detected: a text in another one leads Whisper astray.
+ONE_SENTENCE = 3
 LONGEST = 30 * SAMPLE_RATE  # samples: Whisper's window
 
 
@@ -126,7 +129,8 @@ class Utterances:
             self.begun, start=at, onset=began.onset, due=at, given=at, configuration=asked
         )
         self.begun += 1
-        if began.goes_on and self._latest is not None and self._latest[1] is asked:
+        near = began.silence < (1 if asked.languages.fixed is None else ONE_SENTENCE)
+        if near and self._latest is not None and self._latest[1] is asked:
             self.open.before = self._latest[0]
         return self.open
 

@@ -125,7 +125,7 @@ def test_what_was_detected_counts_for_the_languages_that_allow_it() -> None:
     seen = []
     for language in asked:
         configure(stream, language=language)
-        works = finals(feed_all(stream, loud(1.5), quiet(1), loud(0.3), quiet(1)))
+        works = finals(feed_all(stream, loud(1.5), quiet(3), loud(0.3), quiet(3)))
         seen += [(one.language, one.language_hint) for one in works]
     assert seen == [
         (("en", "de"), "de"),
@@ -160,7 +160,7 @@ async def test_a_session_is_changed_over_the_wire() -> None:
         assert [one.at for one in client.all(Configured)] == [4.0]
         texts = [one.text for one in client.all(Final) if one.text]
         assert texts[0] == "en one"
-        assert texts[-1] == "de Ada one"
+        assert next(text for text in texts if text.startswith("de")) == "de Ada one"
         assert client.all(Closed)[0].received == len(sentence())
 
 
@@ -224,4 +224,5 @@ async def test_a_change_survives_a_lost_connection(heard: bool) -> None:
     assert answers == [at] * (2 if heard else 1)
     texts = [one.text for one in messages if isinstance(one, Final)]
     assert texts[0] == "-"
-    assert set(texts[1:]) == {"Ada new"}
+    assert texts[1] == "Ada new"
+    assert all(text.startswith("Ada new") for text in texts[1:]), "behind it the text before"

@@ -59,7 +59,7 @@ def test_a_pause_too_short_for_an_endpoint_is_a_cut() -> None:
 @pytest.mark.parametrize("ended_by", ["pause", "flush"])
 def test_what_has_ended_is_no_half(ended_by: str) -> None:
     stream = session(SHORT_CAP)
-    outputs = feed_all(stream, loud(9), quiet(1.0 if ended_by == "pause" else 0.1))
+    outputs = feed_all(stream, loud(9), quiet(2.5 if ended_by == "pause" else 0.1))
     outputs += stream.flush() if ended_by == "flush" else []
     outputs += feed_all(stream, loud(1), quiet(1))
     assert [one.before for one in finals(outputs)] == ["", ""]
@@ -81,6 +81,17 @@ def test_a_doubtful_text_is_no_context(unfit: GoodHypothesis | None) -> None:
     outputs = stream.fail(first, "no") if unfit is None else stream.accept(first, unfit, 1.0)
     (second,) = finals(outputs)
     assert second.before == ""
+
+
+@pytest.mark.parametrize(("language", "before"), [("en", "It was said that"), (None, "")])
+def test_a_sentence_goes_on_behind_a_pause_in_a_language_that_is_known(
+    language: str | None, before: str
+) -> None:
+    stream = session(language=language)
+    (first,) = finals(feed_all(stream, loud(2), quiet(0.8)))
+    stream.accept(first, GoodHypothesis("It was said that"), 1.0)
+    (second,) = finals(feed_all(stream, loud(2), quiet(1)))
+    assert second.before == before
 
 
 def test_a_text_is_no_context_for_another_language() -> None:

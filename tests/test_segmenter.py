@@ -1,3 +1,5 @@
+import math
+
 import hypothesis
 import numpy as np
 import pytest
@@ -271,21 +273,23 @@ def test_an_utterance_has_its_pre_roll_and_its_post_roll(
 
 
 @pytest.mark.parametrize(
-    ("script", "goes_on"),
+    ("script", "silences"),
     [
-        ([(40, LOUD), (30, QUIET), (40, LOUD)], [False, False]),  # an endpoint
-        ([(300, LOUD), (10, QUIET), (40, LOUD)], [False, True]),  # too little silence for one
-        ([(300, LOUD), (30, QUIET), (40, LOUD)], [False, False]),  # as it turned out, enough
-        ([(400, LOUD), (30, QUIET)], [False, True]),  # the cap
-        ([(300, LOUD), 0, (40, LOUD)], [False, False]),
-        ([(300, LOUD), (10, QUIET), 0, (40, LOUD)], [False, False]),
+        ([(40, LOUD), (30, QUIET), (40, LOUD)], [math.inf, 9 / 7]),  # an endpoint
+        ([(300, LOUD), (10, QUIET), (40, LOUD)], [math.inf, 3 / 7]),  # too little silence for one
+        ([(300, LOUD), (30, QUIET), (40, LOUD)], [math.inf, 9 / 7]),  # as it turned out, enough
+        ([(400, LOUD), (30, QUIET)], [math.inf, 0.0]),  # the cap
+        ([(300, LOUD), 0, (40, LOUD)], [math.inf, math.inf]),
+        ([(300, LOUD), (10, QUIET), 0, (40, LOUD)], [math.inf, math.inf]),
     ],
 )
-def test_an_utterance_goes_on_where_length_alone_ended_the_one_before(
-    script: Script, goes_on: list[bool]
+def test_the_silence_between_two_utterances_is_told_in_endpoint_silences(
+    script: Script, silences: list[float]
 ) -> None:
     run = play(script, Settings(cap_ms=10_000)).flush()
-    assert [event.goes_on for event in run.events if isinstance(event, Began)] == goes_on
+    assert [event.silence for event in run.events if isinstance(event, Began)] == pytest.approx(
+        silences
+    )
 
 
 @given(SCRIPT, SETTINGS)

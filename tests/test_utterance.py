@@ -134,7 +134,7 @@ def test_silence_is_put_in_front_of_speech_that_begins_a_stream() -> None:
     """... or follows a flush; not where the pause before can be heard."""
     stream = session()
     (first,) = finals(feed_all(stream, loud(1)) + stream.flush())
-    (second,) = finals(feed_all(stream, loud(1), quiet(1)))
+    (second,) = finals(feed_all(stream, loud(1), quiet(3)))
     (third,) = finals(feed_all(stream, loud(1), quiet(1)))
     assert [one.lead for one in (first, second, third)] == [LEAD, LEAD, 0]
 
