@@ -161,7 +161,8 @@ def test_a_failed_final_is_an_error_and_an_empty_final_in_its_place() -> None:
     assert isinstance(empty, Final)
     assert (empty.utterance, empty.text, empty.language) == (1, "", "de")
     assert (empty.start, empty.end) == (works[1].start / RATE, works[1].stop / RATE)
-    assert (empty.voiced, empty.covered) == (pytest.approx(0.5, abs=0.05), 0.0)
+    assert empty.voiced == pytest.approx(0.5, abs=0.05)
+    assert empty.covered == 0
 
 
 def test_a_failed_partial_yields_nothing() -> None:
