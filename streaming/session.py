@@ -27,7 +27,7 @@ from streaming.protocol import (
     Start,
 )
 from streaming.reorder import ReorderBuffer
-from streaming.segmenter import Began, Ended, Paused, SegmenterEvent
+from streaming.segmenter import Began, Ended, Moved, Paused, SegmenterEvent
 from streaming.settings import Settings
 from streaming.utterance import Decode, Said, Utterance
 from streaming.vad import VoiceActivity
@@ -205,6 +205,10 @@ class Session(Lifecycle):
             case Paused():
                 assert self._open is not None
                 self._open.paused = event.stop
+                return []
+            case Moved():
+                assert self._open is not None
+                self._open.move(event.start, event.onset, self._segmenter.position)
                 return []
             case Ended():
                 return self._end(event)

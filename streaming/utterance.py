@@ -89,6 +89,14 @@ class Utterance:
         """Samples of silence that belong in front of its first `length` samples: LEAD before its speech."""
         return max(min(LEAD - (self.onset - self.start), LONGEST - length), 0)
 
+    def move(self, start: int, onset: int, now: int) -> None:
+        """It begins only here: what was heard of it until `now` said others. Words promised stay promised."""
+        self.start, self.onset, self.shown = start, onset, now
+        self.before = Said("")
+        self.early = self.language = None
+        if self.configuration.options.stability != "commit":
+            self.caption = StablePrefix()
+
     def note_speech(self, speech_end: int, voiced: int, interval: int) -> None:
         """Speech has come up to `speech_end`: a partial is due after enough that is new."""
         if speech_end - self.due >= max(interval, voiced // NEW_SHARE):
