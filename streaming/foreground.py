@@ -20,17 +20,13 @@ from streaming.protocol import SAMPLE_RATE
 if TYPE_CHECKING:
     from streaming.vad import VoiceActivity
 
-SMOOTHING = (
-    160 * SAMPLE_RATE // 1_000
-)  # samples of which the mean power counts: less than a syllable
+SMOOTHING = 160 * SAMPLE_RATE // 1_000  # samples of which the mean power counts: a syllable's
 RECENT = 4 * SAMPLE_RATE  # samples in which quiet moments are sought; sentences have gaps as often
 SETTLING = SAMPLE_RATE // 2  # samples at the beginning of a stream, of which all is speech
 SHARE = 0.5  # of the way from the loudest level to the quietest: where the foreground ends
 SPREAD_DB = 13.0  # ... yet at most so far above the quietest: several voices vary no more
 FAR_DB = 30.0  # so far below the loudest nothing is the foreground
-VOICES = (
-    0.75  # the share of quiet frames that are speech to the detector where someone talks behind
-)
+VOICES = 0.75  # the share of quiet frames that the detector hears as speech if someone is behind
 # Samples of quiet voices on end from which someone talks behind; less is a soft word. A phrase of the speaker
 # himself may be soft, so what has not ended yet must be longer.
 TALK = 400 * SAMPLE_RATE // 1_000
