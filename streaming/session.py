@@ -27,7 +27,7 @@ from streaming.protocol import (
     Start,
 )
 from streaming.reorder import ReorderBuffer
-from streaming.segmenter import Began, Ended, Paused, SegmenterEvent
+from streaming.segmenter import Began, Ended, Moved, Paused, SegmenterEvent
 from streaming.settings import Settings
 from streaming.text_rules import rules_of
 from streaming.utterance import Decode, Utterances
@@ -205,6 +205,9 @@ class Session(Lifecycle):
                 return [self._begin(event)]
             case Paused():
                 self._utterances.pause(event)
+                return []
+            case Moved():
+                self._utterances.move(event, self._segmenter.position)
                 return []
             case Ended():
                 return self._end(event)

@@ -12,7 +12,7 @@ from streaming.configuration import Configuration
 from streaming.hypothesis import Hypothesis
 from streaming.languages import Asked
 from streaming.protocol import SAMPLE_RATE, Start
-from streaming.segmenter import Began, Ended, Paused
+from streaming.segmenter import Began, Ended, Moved, Paused
 from streaming.speech_spans import Spans
 from streaming.stable_prefix import StablePrefix
 from streaming.text_rules import WrittenText
@@ -138,6 +138,16 @@ class Utterances:
         """Silence has begun in the open one."""
         assert self.open is not None
         self.open.paused = paused.stop
+
+    def move(self, moved: Moved, now: int) -> None:
+        """The open one begins later: what was heard of it until `now` said others. Words promised stay promised."""
+        one = self.open
+        assert one is not None
+        one.start, one.onset, one.shown = moved.start, moved.onset, now
+        one.before = Said("")
+        one.early = one.language = None
+        if one.configuration.options.stability != "commit":
+            one.caption = StablePrefix()
 
     def end(self, ended: Ended) -> Utterance:
         """Close the open one, which stays as it is but for its end."""
