@@ -203,11 +203,8 @@ class Session(Lifecycle):
         match event:
             case Began():
                 return [self._begin(event)]
-            case Paused():
-                self._utterances.pause(event)
-                return []
-            case Moved():
-                self._utterances.move(event, self._segmenter.position)
+            case Paused() | Moved():
+                self._utterances.note(event, self._segmenter.position)
                 return []
             case Ended():
                 return self._end(event)

@@ -134,16 +134,17 @@ class Utterances:
             self.open.before = self._latest[0]
         return self.open
 
-    def pause(self, paused: Paused) -> None:
-        """Silence has begun in the open one."""
-        assert self.open is not None
-        self.open.paused = paused.stop
+    def note(self, event: Paused | Moved, now: int) -> None:
+        """Silence has begun in the open one, or it begins only later: what it said until `now` others said.
 
-    def move(self, moved: Moved, now: int) -> None:
-        """The open one begins later: what was heard of it until `now` said others. Words promised stay promised."""
+        Words that were promised stay promised.
+        """
         one = self.open
         assert one is not None
-        one.start, one.onset, one.shown = moved.start, moved.onset, now
+        if isinstance(event, Paused):
+            one.paused = event.stop
+            return
+        one.start, one.onset, one.shown = event.start, event.onset, now
         one.before = Said("")
         one.early = one.language = None
         if one.configuration.options.stability != "commit":
