@@ -228,7 +228,7 @@ def test_a_thank_you_that_was_spoken_survives() -> None:
         start, stop = said.timed[at].start, said.timed[at + 1].end
         clips.append(np.pad(audio[int(start * 16_000) : int(stop * 16_000)], 4_800))
     for encoder_len in as_finals(clips, "en"):
-        assert words(encoder_len.text) == ["thank", "you"]
+        assert words(encoder_len.text)[-2:] == ["thank", "you"], "behind a bit of the word before"
         assert is_plausible(encoder_len)
 
 
