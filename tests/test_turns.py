@@ -6,8 +6,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from tests.benchmarks.bench_turns import Score, aligned, plain_words, requests_of
+from model.engine.engine import Engine
+from tests.benchmarks.bench_turns import Score, aligned, plain_words, through_a_session
 from tests.support.audio import needs_audio
+from tests.support.tiny import CHECKPOINT
 from tests.support.turns import (
     FADE,
     GAP_S,
@@ -129,4 +131,7 @@ def test_words_of_any_language() -> None:
 
 
 def test_silence_asks_for_nothing() -> None:
-    assert requests_of(np.zeros(RATE, np.float32), "en") == []
+    engine = Engine(CHECKPOINT, slots=1)
+    score = Score()
+    assert through_a_session(engine, np.zeros(RATE, np.float32), "en", score) == ""
+    assert score.voiced_s == 0

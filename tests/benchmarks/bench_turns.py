@@ -25,11 +25,12 @@ from model.checkpoints.load import load
 from model.engine.engine import Engine
 from model.engine.fallback import FALLBACK_TEMPERATURES
 from model.engine.offline import transcribe
-from model.engine.requests import Request
-from streaming.protocol import SAMPLE_RATE, Start
+from model.engine.requests import Request, RequestOutput
+from streaming.protocol import SAMPLE_RATE, Final, Start
 from streaming.session import Session
+from streaming.utterance import Decode
 from tests.benchmarks.bench_service import machine
-from tests.support.streams import feed, finals
+from tests.support.streams import feed
 from tests.support.turns import Samples, Sentence, Turns, english_turns, mixed_turns
 
 RESULTS = Path(__file__).resolve().parent.parent.parent / "docs" / "turns.json"
@@ -126,23 +127,40 @@ def plain_words(text: str) -> str:
     return " ".join(re.sub(r"[^\w\s']", " ", text).split())
 
 
-def requests_of(audio: Samples, language: str | list[str] | None) -> list[Request]:
-    """What a session asks for: of one utterance, or of several where a pause ended one."""
+def through_a_session(
+    engine: Engine,
+    audio: Samples,
+    language: str | list[str] | None,
+    score: Score,
+    *,
+    covers: bool = True,
+) -> str:
+    """The text of all finals, with the time of their decodes and their coverage in `score`."""
     start = Start(language=language, encoding="f32le", partials=False)
     stream = Session(start)
     padded = np.append(audio, np.zeros(SAMPLE_RATE, np.float32)).astype("<f4")
-    works = [*finals(feed(stream, padded.tobytes())), *finals(stream.stop())]
-    return [request_builder.request(start, work) for work in works]
+    texts = []
+    outputs = [*feed(stream, padded.tobytes()), *stream.stop()]
+    while outputs:
+        output = outputs.pop(0)
+        if isinstance(output, Final):
+            texts.append(output.text)
+        elif isinstance(output, Decode) and output.final:
+            request = request_builder.request(start, output)
+            found = decode(engine, request if covers else replace(request, speech=()), score)
+            said = request_builder.hypothesis(found, lead=output.lead)
+            outputs += stream.accept(output, said, 0.0)
+    return " ".join(texts)
 
 
-def decode(engine: Engine, requests: Sequence[Request], score: Score) -> str:
-    """The text, with its time and its coverage in `score`."""
+def decode(engine: Engine, request: Request, score: Score) -> RequestOutput:
+    """The output, with its time and its coverage in `score`."""
     began = time.thread_time()
-    outputs = transcribe(engine, requests)
+    (output,) = transcribe(engine, [request])
     score.cpu_s += time.thread_time() - began
-    score.voiced_s += sum(output.voiced for output in outputs)
-    score.covered_s += sum(output.covered for output in outputs)
-    return " ".join(output.text for output in outputs)
+    score.voiced_s += output.voiced
+    score.covered_s += output.covered
+    return output
 
 
 def alone(sentence: Sentence) -> Request:
@@ -159,16 +177,16 @@ def english(engine: Engine, found: Sequence[Turns]) -> dict[str, Any]:
     """Pairs or triples, beside their sentences alone."""
     scores = {name: Score() for name in ("alone", "plain", "covered")}
     for one in found:
-        asked = requests_of(one.audio, "en")
-        ways = {
-            "alone": [alone(sentence) for sentence in one.sentences],
-            "plain": [replace(request, speech=()) for request in asked],
-            "covered": asked,
+        texts = {
+            "alone": " ".join(
+                decode(engine, alone(sentence), scores["alone"]).text for sentence in one.sentences
+            ),
+            "plain": through_a_session(engine, one.audio, "en", scores["plain"], covers=False),
+            "covered": through_a_session(engine, one.audio, "en", scores["covered"]),
         }
         references = [normalised(text) for text in one.texts]
-        for name, requests in ways.items():
-            text = normalised(decode(engine, requests, scores[name]))
-            scores[name].add(one.name, references, text)
+        for name, text in texts.items():
+            scores[name].add(one.name, references, normalised(text))
         print(one.name, {name: score.lost for name, score in scores.items()}, flush=True)
     return {name: score.figures() for name, score in scores.items()}
 
@@ -181,12 +199,12 @@ def mixed(engine: Engine, found: Sequence[Turns]) -> dict[str, Any]:
         if "en" in one.languages:
             asks["en"] = "en"
         for ask, language in asks.items():
-            asked = requests_of(one.audio, language)
-            ways = {"plain": [replace(request, speech=()) for request in asked], "covered": asked}
-            for name, requests in ways.items():
+            for name in ("plain", "covered"):
                 score = scores.setdefault(ask, {}).setdefault(name, Score())
-                text = plain_words(decode(engine, requests, score))
-                score.add(one.name, [plain_words(said) for said in one.texts], text)
+                text = through_a_session(
+                    engine, one.audio, language, score, covers=name == "covered"
+                )
+                score.add(one.name, [plain_words(said) for said in one.texts], plain_words(text))
         print(
             one.name, {a: {n: s.lost for n, s in w.items()} for a, w in scores.items()}, flush=True
         )
