@@ -36,8 +36,8 @@ REQUESTS = [
         (1.0, 100, 801),
         (1.01, 150, 601),
         (2.1, 200, 461),
-        (7.0, 400, 621),
-        (19.0, 1000, 1101),
+        (7.0, 400, 558),
+        (19.0, 1000, 1073),
         (19.1, 1500, 1500),
         (30.0, 1500, 1500),
     ],
@@ -54,13 +54,13 @@ def test_silence_is_sampled_behind_a_second_of_its_own(
     assert windows.fitting(int(seconds * 16_000)) is window
 
 
-@pytest.mark.parametrize(("total", "step"), [(307, 5), (307, 2), (1500, 3), (1500, 1)])
+@pytest.mark.parametrize(("total", "step"), [(307, 5), (307, 2), (1500, 3), (1500, 1), (1500, 7)])
 def test_each_state_counts_once(total: int, step: int) -> None:
-    """Weights are logarithms of how many states each stands for, itself in the middle of them."""
+    """Weights are logarithms of how many states each stands for, itself among them."""
     window = Window.over(100, total, step)
     stands_for = torch.arange(window.states).repeat_interleave(window.weights.exp().round().long())
     assert len(stands_for) == total
-    assert (window.positions[stands_for] - torch.arange(total)).abs().max() <= step // 2
+    assert (window.positions[stands_for] - torch.arange(total)).abs().max() < step
     assert (window.positions.diff() > 0).all()
 
 

@@ -21,7 +21,10 @@ _ROUNDED = 50  # their number is a multiple of this
 _FEW = (100, 150, 250, 500, 750, 1000)  # numbers of own states with static shapes
 # Up to so many own states one of so many silent states is computed; beyond, the window is full. Words alone
 # have few states for attention to hold on to, so that their silence is the truest.
-_STEPS = {100: 2, 150: 3, 1000: 5}
+_STEPS = {100: 2, 150: 3, 350: 5, 1000: 7}
+# The fastest sinusoid of Whisper's positions has a period of 6.28 states: steps near it are spread by the
+# golden ratio, for at equal distances they would always meet it in the same phase.
+_SPREAD, _GOLDEN = 6, (5**0.5 - 1) / 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +57,7 @@ class Window:
 
     @classmethod
     def over(cls, own: int, total: int, step: int, like: Tensor | None = None) -> "Window":
-        """`own` of `total` states, behind them the middle of every `step`, and the last, at the edge.
+        """`own` of `total` states, behind them one of every `step`, and the last, at the edge.
 
         like: a tensor with the weights' device and dtype; by default float32 on the CPU.
         """
@@ -63,8 +66,11 @@ class Window:
         else:
             firsts = range(own, total - 1, step)
             groups = [min(step, total - 1 - first) for first in firsts]
-            middles = [first + (n - 1) // 2 for first, n in zip(firsts, groups, strict=True)]
-            positions, counts = [*range(own), *middles, total - 1], [1] * own + groups + [1]
+            samples = [
+                first + (int(n * (index * _GOLDEN % 1)) if step >= _SPREAD else (n - 1) // 2)
+                for index, (first, n) in enumerate(zip(firsts, groups, strict=True))
+            ]
+            positions, counts = [*range(own), *samples, total - 1], [1] * own + groups + [1]
         like = torch.empty(0) if like is None else like
         weights = torch.tensor(counts, dtype=torch.float32).log().to(like)
         return cls(own, torch.tensor(positions, device=like.device), weights)
