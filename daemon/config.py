@@ -82,7 +82,7 @@ class Config(Struct, frozen=True, kw_only=True):
         Meta(
             description="of the encoder; speech computes the silence behind an utterance in samples"
         ),
-    ] = "full"
+    ] = "speech"
     threads: Annotated[
         int, Meta(ge=0, le=1024, description="CPU threads; 0 is one for each physical core")
     ] = 0

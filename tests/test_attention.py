@@ -8,7 +8,7 @@ from model.whisper.window import Window
 def test_a_weight_counts_as_so_many_states() -> None:
     """A state of weight log 5 is five equal states."""
     torch.manual_seed(3)
-    cross, window = CrossAttention(32, 2), Window.over(4, 25, 5)
+    cross, window = CrossAttention(32, 2), Window.over(4, 25, (5, 5))
     x, states = torch.randn(2, 4, 32), torch.randn(2, window.states, 32)
     repeated = torch.arange(window.states).repeat_interleave(window.weights.exp().round().long())
     k, v = cross.project(states)

@@ -48,7 +48,7 @@ def checkpoint(name: str) -> Checkpoint:
 
 @cache
 def engine(name: str) -> Engine:
-    return Engine(checkpoint(name), slots=4)
+    return Engine(checkpoint(name), slots=4, window="full")
 
 
 @cache

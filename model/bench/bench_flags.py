@@ -86,7 +86,7 @@ def _add_engine_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--window",
         choices=("speech", "full"),
-        default="full",
+        default="speech",
         help="of captiond's encoder, as `captiond serve` takes it (default: %(default)s)",
     )
     parser.add_argument("--threads", type=flags.count, help="of the CPU (default: torch's choice)")

@@ -79,7 +79,7 @@ class Plan:
     drafter: Path | None
     assistant: str | None
     precision: Precision = "float32"
-    window: WindowKind = "full"
+    window: WindowKind = "speech"
 
 
 @dataclass(eq=False)

@@ -43,7 +43,7 @@ class EngineUnderTest:
         block: int,
         static: bool | None = None,
         precision: Precision = "float32",
-        window: WindowKind = "full",
+        window: WindowKind = "speech",
     ) -> "EngineUnderTest":
         """An engine without a drafter; arguments as for `Engine`."""
         proposers: dict[Request, Proposer] = {}

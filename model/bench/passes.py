@@ -51,7 +51,7 @@ def passes(
     warm_ups: int,
     tell: Callable[[str], None],
     precision: Precision = "float32",
-    window: WindowKind = "full",
+    window: WindowKind = "speech",
 ) -> dict[str, Any]:
     """Medians in ms. Raises torch.OutOfMemoryError where eight slots do not fit."""
     engine = Engine(checkpoint, device=device, slots=max(ROWS), precision=precision, window=window)

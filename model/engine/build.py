@@ -25,7 +25,7 @@ def build(
     slots: int = 4,
     drafter: str = AUTO,
     precision: Precision = "float32",
-    window: WindowKind = "full",
+    window: WindowKind = "speech",
 ) -> Engine:
     """An engine for the model called `name`.
 

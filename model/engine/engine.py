@@ -68,7 +68,7 @@ class Engine:
         block: int = BLOCK,
         static: bool | None = None,
         precision: Precision = "float32",
-        window: WindowKind = "full",
+        window: WindowKind = "speech",
     ) -> None:
         if not 1 <= slots <= BUCKETS[-1]:
             raise ValueError(f"slots lie in 1 … {BUCKETS[-1]}, not {slots}")

@@ -49,7 +49,7 @@ class Runner:
         block: int,
         static: bool,
         precision: Precision = "float32",
-        window: WindowKind = "full",
+        window: WindowKind = "speech",
     ) -> None:
         config = checkpoint.config
         on_cpu = device.type == "cpu"

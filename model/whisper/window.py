@@ -7,6 +7,7 @@ its own level. docs/measurements.md has what else was tried, and what it costs i
 """
 
 from dataclasses import dataclass
+from itertools import count
 from typing import Literal
 
 import torch
@@ -19,9 +20,11 @@ WindowKind = Literal["speech", "full"]
 _MARGIN = 50  # states of silence behind the audio that are computed one by one: 1 s
 _ROUNDED = 50  # their number is a multiple of this
 _FEW = (100, 150, 250, 500, 750, 1000)  # numbers of own states with static shapes
-# Up to so many own states one of so many silent states is computed; beyond, the window is full. Words alone
-# have few states for attention to hold on to, so that their silence is the truest.
-_STEPS = {100: 2, 150: 3, 350: 5, 1000: 7}
+# Up to so many own states one of so many silent states is computed, of the nearest and of those further off;
+# beyond, the window is full. Words alone have few states for attention to hold on to, so that their silence
+# is the truest.
+_STEPS = {100: (2, 2), 150: (3, 3), 350: (5, 5), 1000: (5, 7)}
+_NEAR = 300  # states behind the own ones: 6 s
 # The fastest sinusoid of Whisper's positions has a period of 6.28 states: steps near it are spread by the
 # golden ratio, for at equal distances they would always meet it in the same phase.
 _SPREAD, _GOLDEN = 6, (5**0.5 - 1) / 2
@@ -56,21 +59,28 @@ class Window:
         return self.own + self.sampled
 
     @classmethod
-    def over(cls, own: int, total: int, step: int, like: Tensor | None = None) -> "Window":
-        """`own` of `total` states, behind them one of every `step`, and the last, at the edge.
+    def over(
+        cls, own: int, total: int, steps: tuple[int, int] = (1, 1), like: Tensor | None = None
+    ) -> "Window":
+        """`own` of `total` states, behind them one of every group of silent ones, and the last, at the edge.
 
-        like: a tensor with the weights' device and dtype; by default float32 on the CPU.
+        steps: silent states of a group, near and far. like: a tensor with the weights' device and dtype; by
+        default float32 on the CPU.
         """
-        if own == total:
-            positions, counts = list(range(total)), [1] * total
-        else:
-            firsts = range(own, total - 1, step)
-            groups = [min(step, total - 1 - first) for first in firsts]
-            samples = [
-                first + (int(n * (index * _GOLDEN % 1)) if step >= _SPREAD else (n - 1) // 2)
-                for index, (first, n) in enumerate(zip(firsts, groups, strict=True))
-            ]
-            positions, counts = [*range(own), *samples, total - 1], [1] * own + groups + [1]
+        positions, counts = list(range(own)), [1] * own
+        first, behind = own, total - 1
+        for index in count():
+            if first >= behind:
+                break
+            step = steps[first - own >= _NEAR]
+            size = min(step, behind - first)
+            spread = int(size * (index * _GOLDEN % 1)) if step >= _SPREAD else (size - 1) // 2
+            positions.append(first + spread)
+            counts.append(size)
+            first += size
+        if own < total:
+            positions.append(behind)
+            counts.append(1)
         like = torch.empty(0) if like is None else like
         weights = torch.tensor(counts, dtype=torch.float32).log().to(like)
         return cls(own, torch.tensor(positions, device=like.device), weights)
@@ -113,6 +123,6 @@ class Windows:
 
     def _window(self, own: int) -> Window:
         if own not in self._made:
-            step = next((step for most, step in _STEPS.items() if own <= most), 1)
-            self._made[own] = Window.over(own, self._total, step, self._like)
+            steps = next((steps for most, steps in _STEPS.items() if own <= most), (1, 1))
+            self._made[own] = Window.over(own, self._total, steps, self._like)
         return self._made[own]

@@ -1,6 +1,7 @@
 """The window of speech beside the full one: words, loops, times of words, and the encoder's time.
 
-    python -m tests.benchmarks.bench_window [--model base] [--precision float32] [--minutes N] [--threads 1]
+    python -m tests.benchmarks.bench_window [--model base] [--precision float32] [--subsets NAME …]
+        [--minutes N] [--threads 1]
 
 Every test recording is decoded in both windows, and test-other once more in ways that are hard: its first half
 second, under white noise at 10 dB, and through a telephone. Recordings of over 30 s are cut into pieces. What is
@@ -267,6 +268,7 @@ def shares(engine: Engine) -> dict[str, Any]:
 
 def report(kept: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """All figures, and the texts that differ."""
+    kept = {name: found for name, found in kept.items() if set(KINDS) <= set(found)}
     rows = list(kept.values())
     english = [row for row in rows if row["language"] == "en" and row["transcript"]]
     subsets = {name: [row for row in rows if row["subset"] == name] for name in names(rows)}
@@ -303,6 +305,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="base")
     parser.add_argument("--precision", choices=("float32", "int8"), default="float32")
+    parser.add_argument("--subsets", nargs="+", help="only these (default: all)")
     parser.add_argument("--minutes", type=float, default=1e6, help="begin no clip after so many")
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
@@ -314,12 +317,13 @@ def main() -> None:
     engines = engines_of(checkpoint, args.precision)
     every = mixed(clips(list(checkpoint.tokens.codes)))
     began = time.monotonic()
-    for number, clip in enumerate(every, 1):
+    wanted = [clip for clip in every if clip.subset in (args.subsets or {clip.subset})]
+    for number, clip in enumerate(wanted, 1):
         if time.monotonic() - began > 60 * args.minutes:
             break
         if add(kept.setdefault(clip.name, {}), engines, clip):
             store.write_text(json.dumps(kept))
-            print(f"{number}/{len(every)}", clip.name, flush=True)
+            print(f"{number}/{len(wanted)}", clip.name, flush=True)
     found = {"clips_in_all": len(every), **report(kept), "encoder": shares(engines["speech"])}
     results = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
     results[f"{args.model}, {args.precision}"] = found
