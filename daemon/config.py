@@ -43,6 +43,7 @@ FIXED = frozenset(
         "slots",
         "drafter",
         "precision",
+        "window",
         "max_frame_bytes",
         "tls_certificate",
         "tls_key",
@@ -76,6 +77,12 @@ class Config(Struct, frozen=True, kw_only=True):
         Literal["float32", "int8"],
         Meta(description="of the model on a CPU; int8 is faster and has words of its own"),
     ] = "float32"
+    window: Annotated[
+        Literal["speech", "full"],
+        Meta(
+            description="of the encoder; speech computes the silence behind an utterance in samples"
+        ),
+    ] = "speech"
     threads: Annotated[
         int, Meta(ge=0, le=1024, description="CPU threads; 0 is one for each physical core")
     ] = 0

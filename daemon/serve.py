@@ -75,6 +75,7 @@ async def _main(
             slots=settings.slots,
             drafter=settings.drafter,
             precision=settings.precision,
+            window=settings.window,
         )
 
     daemon = Daemon(settings, load_engine, inherited=inherited)

@@ -12,7 +12,7 @@ from model.engine.engine import Engine
 from model.engine.offline import transcribe
 from model.engine.requests import Request
 from model.whisper import alignment
-from tests.support.tiny import CHECKPOINT, tiny_tokens
+from tests.support.tiny import CHECKPOINT, seeing, tiny_tokens
 from tests.support.utterances import noise
 
 TOKENS = tiny_tokens()
@@ -173,7 +173,12 @@ def test_attention_weights_are_those_of_the_pass() -> None:
     engine.step()
     decoder = engine.runner.whisper.decoder
     weights, hidden = alignment.attention(
-        decoder, [257, 5, 6, 7], CHECKPOINT.heads, engine.runner.state.cache.rows(0, 1), 100, 25
+        decoder,
+        [257, 5, 6, 7],
+        CHECKPOINT.heads,
+        engine.runner.state.cache.rows(0, 1),
+        seeing(100),
+        25,
     )
     assert weights.shape == (len(CHECKPOINT.heads), 4, 25)
     assert torch.allclose(weights.sum(-1), torch.ones(len(CHECKPOINT.heads), 4), atol=1e-5)
@@ -184,7 +189,7 @@ def test_attention_weights_are_those_of_the_pass() -> None:
         q.register_forward_hook(lambda *_: asked.append(1))
     zero = torch.zeros(1, dtype=torch.int64)
     cache = engine.runner.state.cache.rows(0, 1)
-    decoder(torch.tensor([[257]]), zero, zero + 100, cache, 64, 100)
+    decoder(torch.tensor([[257]]), zero, seeing(100), cache, 64, (100,))
     assert len(asked) == len(decoder.layers), "a hook that was left would ask once more"
 
 

@@ -106,4 +106,5 @@ def test_what_the_figures_rest_on(tmp_path: Path) -> None:
         "oracle": {"block": 4, "chance_of_each_token": 0.9},
         "drafter": None,
         "precision": "float32",
+        "window": "speech",
     }

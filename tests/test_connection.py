@@ -70,8 +70,8 @@ async def test_requests_carry_what_start_asks_for() -> None:
         assert (request.task, request.temperature, request.seed) == ("translate", 0.0, 7)
         assert request.prompt == "captiond, Whisper as before"
         assert request.stop_on_repetition
-        assert request.words is bool(request.fallback_temperatures) is not request.fitted_window
-    assert {request.fitted_window for request in engine.admitted} == {True, False}
+        assert request.words is bool(request.fallback_temperatures)
+    assert {request.words for request in engine.admitted} == {True, False}
 
 
 async def test_what_was_decoded_early_is_the_final() -> None:
@@ -94,7 +94,7 @@ async def test_an_utterances_last_hypothesis_is_the_draft_of_its_next() -> None:
         await client.say(Flush())
         await client.receive_until(Final)
         await client.finish(half_a_sentence(), Flush())
-    finals = [request for request in engine.admitted if not request.fitted_window]
+    finals = [request for request in engine.admitted if request.fallback_temperatures]
     drafts = [request.draft_tokens for request in engine.admitted]
     assert finals[0].draft_tokens == (1, 2, 3), "what the script says of everything"
     begins = [0, engine.admitted.index(finals[0]) + 1]

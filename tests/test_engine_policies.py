@@ -13,7 +13,7 @@ from model.engine.sequence import Sequence
 from model.whisper.mel import LogMel
 from model.whisper.network import Cache
 from tests.support.references import alone
-from tests.support.tiny import CHECKPOINT, changed, tiny_checkpoint
+from tests.support.tiny import CHECKPOINT, changed, full_window, seeing, tiny_checkpoint
 from tests.support.tiny_drafters import tiny_drafter, whisper_of
 from tests.support.utterances import REQUESTS, noise
 
@@ -116,14 +116,14 @@ def greedily(request: Request, language: str) -> tuple[int, ...]:
     sequence.set_prompt(tokens, config.max_target_positions)
     cache = Cache.allocate(config, 1, torch.device("cpu"), torch.float32)
     mel = LogMel(config.num_mel_bins)([request.audio], config.max_source_positions)
-    whisper.decoder.write_cross(whisper.encoder(mel), cache)
+    states = config.max_source_positions
+    whisper.decoder.write_cross(whisper.encoder(mel, full_window()), cache)
     said = list(sequence.prompt_tokens)
     while (
         len(said) - len(sequence.prompt_tokens) < sequence.max_new_tokens and said[-1] != tokens.eot
     ):
-        encoder_len = torch.tensor([config.max_source_positions])
         text, none = torch.tensor([said]), torch.zeros(1, dtype=torch.int64)
-        hidden, _ = whisper.decoder(text, none, encoder_len, cache, 64, int(encoder_len))
+        hidden, _ = whisper.decoder(text, none, seeing(states), cache, 64, (states,))
         scores = whisper.decoder.logits(hidden[0, -1]) + tokens.bias(first=False)
         if len(said) == len(sequence.prompt_tokens):
             scores += tokens.continuing()

@@ -28,7 +28,7 @@ def test_silence_is_not_a_number_of_nothing() -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(2, 60_000), st.integers(0, 1000))
-def test_a_fitted_window_is_the_front_of_the_full_one(samples: int, spare: int) -> None:
+def test_a_shorter_window_is_the_front_of_the_full_one(samples: int, spare: int) -> None:
     mel, audio = LogMel(80), NOISE[:samples]
     states = min(1500, -(-samples // 320) + 2 + spare)
     full = mel([audio], 1500)

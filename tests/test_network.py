@@ -11,7 +11,7 @@ from model.checkpoints.load import Checkpoint
 from model.checkpoints.reference import as_transformers
 from model.whisper.network import Cache, Whisper
 from model.whisper.quantised import missing_instructions
-from tests.support.tiny import random_weights, tiny_config, tiny_tokens
+from tests.support.tiny import full_window, random_weights, seeing, tiny_config, tiny_tokens
 
 CPU = torch.device("cpu")
 SHAPES = {
@@ -65,8 +65,9 @@ def test_logits_equal_transformers(name: str) -> None:
     mel = torch.randn(2, config.num_mel_bins, 2 * states)
     tokens = torch.randint(config.vocab_size, (2, 7))
     wanted = reference(input_features=mel, decoder_input_ids=tokens).logits
-    whisper.decoder.write_cross(whisper.encoder(mel), cache)
-    hidden, _ = whisper.decoder(tokens, full(2, 0), full(2, states), cache, 8, states)
+    whisper.decoder.write_cross(whisper.encoder(mel, full_window(states)), cache)
+    seen = seeing(states, states, of=states)
+    hidden, _ = whisper.decoder(tokens, full(2, 0), seen, cache, 8, (states, states))
     difference = (whisper.decoder.logits(hidden) - wanted).abs().max()
     assert wanted.std() > 0.1, "logits too alike to tell anything"
     assert difference <= 1e-4
@@ -100,8 +101,9 @@ class Tiny:
         return cache
 
     def run(self, tokens: Tensor, lengths: Tensor, cache: Cache, kv_len: int = 64) -> Tensor:
-        states = full(len(tokens), 100)
-        hidden, _ = self.whisper.decoder(tokens, lengths, states, cache, kv_len, 100)
+        rows = len(tokens)
+        weights = seeing(*[100] * rows).to(self.whisper.cache_dtype)
+        hidden, _ = self.whisper.decoder(tokens, lengths, weights, cache, kv_len, (100,) * rows)
         logits: Tensor = self.whisper.decoder.logits(hidden)
         return logits
 
@@ -156,8 +158,11 @@ def test_rows_have_lengths_of_their_own(int8: bool, lengths: list[int], new: int
 def test_rows_of_the_encoder_equal_those_alone(int8: bool) -> None:
     tiny = tiny_of(int8=int8)
     mel = torch.randn(4, 80, 200, dtype=tiny.acoustic.dtype)
-    together = tiny.whisper.encoder(mel)
-    assert all(tiny.same(tiny.whisper.encoder(mel[i : i + 1])[0], together[i]) for i in range(4))
+    together = tiny.whisper.encoder(mel, full_window())
+    assert all(
+        tiny.same(tiny.whisper.encoder(mel[i : i + 1], full_window())[0], together[i])
+        for i in range(4)
+    )
 
 
 @torch.inference_mode()
@@ -183,10 +188,10 @@ def test_reach_beyond_the_text_changes_nothing() -> None:
 def test_a_shorter_window_hides_the_rest() -> None:
     tokens = torch.randint(256, (2, 5))
     cache = TINY.cache(slice(0, 2))
-    states = torch.tensor([40, 100])
+    weights = seeing(40, 100).double()
     decoder, first = TINY.whisper.decoder, tokens[:1]
-    mixed, _ = decoder(tokens, full(2, 0), states, cache, 64, 100)
-    alone, _ = decoder(first, full(1, 0), states[:1], TINY.cache(slice(0, 1)), 64, 40)
+    mixed, _ = decoder(tokens, full(2, 0), weights, cache, 64, (40, 100))
+    alone, _ = decoder(first, full(1, 0), weights[:1], TINY.cache(slice(0, 1)), 64, (40,))
     assert torch.allclose(mixed[:1], alone, atol=1e-9)
     other = TINY.run(first, full(1, 0), TINY.cache(slice(0, 1)))
     assert not torch.allclose(decoder.logits(alone), other, atol=1e-3)

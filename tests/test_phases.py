@@ -13,7 +13,7 @@ from model.drafting.drafter_files import TrainedDrafter
 from model.engine import phases
 from model.engine.graphs import PhaseInputs
 from model.whisper.slots import Slots
-from tests.support.tiny import CHECKPOINT
+from tests.support.tiny import CHECKPOINT, full_window
 from tests.support.tiny_drafters import tiny_drafter, tiny_speech_draft, whisper_of
 
 ROWS = 3
@@ -32,12 +32,12 @@ class Bench:
         self.drafter = drafter.over_slots(whisper, bias, 8, packed=False)
         self.phases = phases.Phases(whisper, CHECKPOINT.tokens, self.slots, self.drafter)
         self.slots.reset(0, [100, 50, 80], [1, 2, 3], [0.0, 0.7, 1.0])
-        self.phases.encode(phases.EncodeInputs(MEL, first=0, audio_len=100))
+        self.phases.encode(phases.EncodeInputs.over(MEL, full_window(), first=0, audio_len=100))
 
     def state(self) -> list[Tensor]:
         """All that a phase may change, live."""
         cache, slots = self.slots.cache, self.slots
-        tensors = [slots.lengths, slots.anchors, slots.emitted, slots.states]
+        tensors = [slots.lengths, slots.anchors, slots.emitted, slots.weights]
         tensors += [cache.self_keys, cache.self_values, cache.cross_keys, cache.cross_values]
         own = self.drafter.cache
         tensors += [own.self_keys, own.self_values, own.cross_keys, own.cross_values]
@@ -53,7 +53,7 @@ PREFILL = phases.PrefillInputs(
     counts=torch.tensor([6, 0, 3]),
     first=0,
     kv_len=64,
-    encoder_len=100,
+    encoder_lens=(100,) * 3,
     sampled=True,
 )
 # From the host and from the drafter.
@@ -62,7 +62,7 @@ VERIFY = phases.VerifyInputs(
     counts=torch.tensor([4, 4, 0]),
     drafted=torch.tensor([False, True, False]),
     kv_len=64,
-    encoder_len=100,
+    encoder_lens=(100,) * 3,
     sampled=True,
 )
 
@@ -70,8 +70,12 @@ VERIFY = phases.VerifyInputs(
 DRAFT = phases.DraftInputs(rows=3, count=4, kv_len=64, audio_len=100, sampled=True)
 # By name: the phase, its inputs, and whether it works on rows that have a transcript.
 CASES: dict[str, tuple[str, PhaseInputs, bool]] = {
-    "encode": ("encode", phases.EncodeInputs(MEL, first=2, audio_len=100), False),
-    "detect": ("detect", phases.DetectInputs(first=0, last=3, encoder_len=100), True),
+    "encode": (
+        "encode",
+        phases.EncodeInputs.over(MEL, full_window(), first=2, audio_len=100),
+        False,
+    ),
+    "detect": ("detect", phases.DetectInputs(first=0, last=3, encoder_lens=(100,) * 3), True),
     "prefill": ("prefill", PREFILL, False),
     "draft": ("draft", DRAFT, True),
     "verify": ("verify", VERIFY, True),

@@ -17,10 +17,12 @@ from model.whisper.quantised import (
     QuantisedLinear,
     additive_mask,
     attend,
+    attend_all,
     missing_instructions,
     quantise,
     write_keys,
 )
+from model.whisper.window import WindowKind
 from tests.support.audio import needs_audio, recordings
 from tests.support.oracles import drain, proposers, run_shuffled
 from tests.support.tiny import CHECKPOINT
@@ -118,19 +120,23 @@ def test_keys_are_written_as_they_are() -> None:
 
 @pytest.mark.parametrize("n", [1, 9, 40])
 def test_attention_is_attention(n: int) -> None:
-    """As float32 does it, but for bfloat16's rounding; with a mask, and without one."""
+    """As float32 does it, but for bfloat16's rounding; with a mask, with weights, and without."""
     q, (k, v) = random_tensor(2, 3, n, 64).to(MIXED_IN), cached(2, 3, 100, 64)
-    seen = torch.arange(100) < torch.arange(30, 30 + n)[:, None]
-    for mask in (None, seen[None, None]):
+    seen = additive_mask(torch.arange(100) < torch.arange(30, 30 + n)[:, None])[None, None]
+    weights = torch.arange(100).to(MIXED_IN) / 50
+    for mask, got in (
+        (seen, attend(q, k, v, seen)),
+        (weights[None], attend_all(q, k, v, weights)),
+        (None, attend_all(q, k, v, None)),
+    ):
         wanted = functional.scaled_dot_product_attention(
-            q.float(), k.float(), v.float(), attn_mask=mask
+            q.float(), k.float(), v.float(), attn_mask=None if mask is None else mask.float()
         )
-        got = attend(q, k, v, None if mask is None else additive_mask(mask))
         assert (got - wanted).abs().max() < 0.03
 
 
 @pytest.mark.parametrize("heads", [2, 6, 8])
-@pytest.mark.parametrize("positions", [64, 1500])
+@pytest.mark.parametrize("positions", [64, 567, 620, 1500])
 def test_company_changes_no_bit_of_attention(heads: int, positions: int) -> None:
     q, (k, v) = random_tensor(3, heads, 70, 64).to(MIXED_IN), cached(3, heads, positions, 64)
     mask = additive_mask(torch.arange(positions) < positions - 7)[None, None, None]
@@ -205,17 +211,17 @@ def test_a_warm_engine_has_nothing_left_of_its_warm_up() -> None:
 
 @pytest.mark.real
 @needs_audio
+@pytest.mark.parametrize("window", ["speech", "full"])
 @pytest.mark.parametrize("name", ["oracle", "adversarial", "reuse"])
-def test_speculation_changes_no_token_of_genuine_weights(name: str) -> None:
-    """Full and fitted windows side by side, three rows at a time, in random order."""
+def test_speculation_changes_no_token_of_genuine_weights(name: str, window: WindowKind) -> None:
+    """Windows of several lengths side by side, three rows at a time, in random order."""
     checkpoint = load("tiny.en")
     requests = [
-        Request(one.audio(), language="en", fitted_window=bool(number % 2))
-        for number, one in enumerate(recordings(under="librispeech_testother")[:6])
+        Request(one.audio(), language="en") for one in recordings(under="librispeech_testother")[:6]
     ]
-    alone = Engine(checkpoint, slots=1, proposer=lambda _: None, precision="int8")
+    alone = Engine(checkpoint, slots=1, proposer=lambda _: None, precision="int8", window=window)
     wanted = {one.request: one.tokens for one in transcribe(alone, requests)}
     proposer = proposers(wanted.__getitem__, requests, checkpoint.tokens.eot)[name]
-    engine = Engine(checkpoint, slots=3, proposer=proposer, precision="int8")
+    engine = Engine(checkpoint, slots=3, proposer=proposer, precision="int8", window=window)
     results = run_shuffled(engine, requests, random.Random(name))
     assert all(one.tokens == wanted[one.request] for one in results)

@@ -30,6 +30,7 @@ from streaming.protocol import Encoding, Start
 from streaming.session import Session
 from tests.support.audio import english, needs_audio, read, recordings
 from tests.support.streams import coloured_noise, encoded, feed, finals
+from tests.support.tiny import full_window, seeing
 from tests.support.transformers_greedy import greedy_reference, prompt_like
 
 pytestmark = [
@@ -47,7 +48,7 @@ def checkpoint(name: str) -> Checkpoint:
 
 @cache
 def engine(name: str) -> Engine:
-    return Engine(checkpoint(name), slots=4)
+    return Engine(checkpoint(name), slots=4, window="full")
 
 
 @cache
@@ -63,9 +64,9 @@ def logits_along(name: str, tokens: Tensor, features: Tensor, whisper: Whisper) 
     """The target's logits at every token of one transcript, in the dtype of `whisper`."""
     dtype = whisper.decoder.positions.dtype
     slot = Cache.allocate(checkpoint(name).config, 1, torch.device("cpu"), dtype)
-    whisper.decoder.write_cross(whisper.encoder(features.to(dtype)), slot)
-    zero, encoder_len = torch.zeros(1, dtype=torch.int64), torch.tensor([1500])
-    return whisper.decoder.logits(whisper.decoder(tokens, zero, encoder_len, slot, 128, 1500)[0])
+    whisper.decoder.write_cross(whisper.encoder(features.to(dtype), full_window(1500)), slot)
+    zero, weights = torch.zeros(1, dtype=torch.int64), seeing(1500, of=1500).to(dtype)
+    return whisper.decoder.logits(whisper.decoder(tokens, zero, weights, slot, 128, (1500,))[0])
 
 
 @pytest.mark.parametrize("name", PACKAGES)
@@ -109,8 +110,8 @@ def test_tokens_equal_transformers_greedy(name: str) -> None:
 
 def test_company_changes_no_token() -> None:
     requests = [
-        Request(one.audio(), language="en", fitted_window=bool(number % 2))
-        for number, one in enumerate(recordings(under="librispeech_testother")[3:9])
+        Request(one.audio(), language="en")
+        for one in recordings(under="librispeech_testother")[3:9]
     ]
     together = transcribe(engine("base"), requests)
     alone = [transcribe(engine("base"), [request])[0] for request in requests]

@@ -34,11 +34,10 @@ def decode(*, final: bool = False, early: bool = False, prefix: str = "") -> Dec
     ("final", "early", "whole"), [(False, False, False), (False, True, True), (True, False, True)]
 )
 def test_what_may_become_final_is_decoded_with_care(final: bool, early: bool, whole: bool) -> None:
-    """A partial is quick instead: a fitted window, one attempt, no words."""
+    """A partial is quick instead: one attempt, no words."""
     asked = request_builder.request(
         Start(words=True), decode(final=final, early=early), draft_tokens=(1, 2)
     )
-    assert asked.fitted_window is not whole
     assert asked.fallback_temperatures == (FALLBACK_TEMPERATURES if whole else ())
     assert asked.words is whole
     assert bool(asked.speech) is whole
@@ -57,7 +56,6 @@ def test_early_and_true_finals_ask_for_the_same() -> None:
         "prefix",
         "fallback_temperatures",
         "words",
-        "fitted_window",
         "temperature",
         "speech",
     )

@@ -3,7 +3,7 @@ import torch
 from model.engine.runner import Runner
 from model.engine.sequence import Proposal, Sequence
 from tests.support.references import plain
-from tests.support.tiny import CHECKPOINT
+from tests.support.tiny import CHECKPOINT, full_window
 from tests.support.utterances import GREEDY
 
 
@@ -14,10 +14,10 @@ def test_a_round_is_told_row_by_row() -> None:
         CHECKPOINT, device=torch.device("cpu"), slots=2, drafter=None, block=4, static=True
     )
     sequences = [Sequence(request, "en") for request in GREEDY[:2]]
-    assert one.encode(sequences, 0, one.window) is None, "they have a language"
+    assert one.encode(sequences, 0, full_window()) is None, "they have a language"
     for sequence in sequences:
         sequence.set_prompt(one.tokens, one.context)
-    outputs = one.prefill(sequences, [Proposal(), Proposal()], 0, one.window)
+    outputs = one.prefill(sequences, [Proposal(), Proposal()], 0, full_window())
     for sequence, output in zip(sequences, outputs, strict=True):
         assert output.tokens == list(plain(sequence.request)[:1])
         assert output.no_speech is not None

@@ -23,11 +23,12 @@ def test_a_rewound_slot_stands_behind_its_prompt_again() -> None:
     """What is given stays given; the encoder's states are not touched."""
     state = slots()
     state.begin(1, [3])
-    state.states[1], state.lengths[1], state.emitted[1] = 80, 30, 20
+    state.look(1, 2, torch.zeros(80))
+    state.lengths[1], state.emitted[1] = 30, 20
     state.rewind(1, 8, anchor=5, seed=11, temperature=0.4)
     assert (int(state.lengths[1]), int(state.emitted[1]), int(state.anchors[1])) == (7, 3, 5)
     assert (int(state.seeds[1]), float(state.temperatures[1])) == (11, torch.tensor(0.4).item())
-    assert int(state.states[1]) == 80
+    assert int(state.weights[1].isfinite().sum()) == 80
 
 
 def test_moving_copies_everything_that_belongs_to_a_row() -> None:
@@ -35,8 +36,10 @@ def test_moving_copies_everything_that_belongs_to_a_row() -> None:
     state.reset(2, [5], [3], [0.7])
     state.begin(2, [2])
     state.cache.self_keys[:, 2].fill_(1.5)
+    state.look(2, 3, torch.arange(20.0))
     state.move(2, 0, positions=10, states=20)
-    for name in ("lengths", "states", "audio_len", "anchors", "emitted", "forced", "seeds"):
+    assert torch.equal(state.weights[0], state.weights[2])
+    for name in ("lengths", "audio_len", "anchors", "emitted", "forced", "seeds"):
         tensor = getattr(state, name)
         assert tensor[0] == tensor[2], name
     assert state.temperatures[0] == state.temperatures[2]

@@ -10,7 +10,7 @@ from model.training.data.teacher import Teacher, check_language
 from model.whisper.mel import LogMel
 from model.whisper.network import Cache, Whisper
 from tests.support.lessons import AUX_LAYERS, CPU, noise, teacher
-from tests.support.tiny import CHECKPOINT, tiny_checkpoint
+from tests.support.tiny import CHECKPOINT, full_window, seeing, tiny_checkpoint
 
 AUDIOS = [noise(seed, 8000 + 700 * seed) for seed in range(9)]
 
@@ -31,14 +31,14 @@ def test_features_are_those_of_one_teacher_forced_pass() -> None:
     """Decoded token by token, they are what a pass over the whole transcript computes (A.3)."""
     whisper = Whisper.from_weights(CHECKPOINT.config, CHECKPOINT.weights, CPU, torch.float32)
     for audio, taught in zip(AUDIOS[:4], teacher().trajectories(AUDIOS[:4], "en"), strict=True):
-        states = whisper.encoder(LogMel(80)([audio], 100))
+        states = whisper.encoder(LogMel(80)([audio], 100), full_window())
         audio_len = audio_states(len(audio), 100)
         assert torch.allclose(taught.states.float(), states[0, :audio_len], atol=2e-3, rtol=2e-3)
         cache = Cache.allocate(CHECKPOINT.config, 1, CPU, torch.float32, spare=1)
         whisper.decoder.write_cross(states, cache)
-        lengths, encoder_len = torch.zeros(1, dtype=torch.int64), torch.tensor([100])
+        lengths = torch.zeros(1, dtype=torch.int64)
         tokens = taught.tokens[None, :-1]
-        _, features = whisper.decoder(tokens, lengths, encoder_len, cache, 64, 100, AUX_LAYERS)
+        _, features = whisper.decoder(tokens, lengths, seeing(100), cache, 64, (100,), AUX_LAYERS)
         assert features is not None
         assert taught.features.shape == features[0].shape
         assert torch.allclose(taught.features.float(), features[0], atol=2e-3, rtol=2e-3)

@@ -43,6 +43,7 @@ def test_token_ids_are_those_that_are_known(precision: Precision, drafts: bool) 
         slots=4,
         drafter=None if drafter is None else load_drafter(drafter, checkpoint),
         precision=precision,
+        window="full",
     )
     files = [one for one in recordings() if one.name in known]
     assert len(files) == len(known)

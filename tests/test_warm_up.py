@@ -11,6 +11,7 @@ from model.engine.requests import Request
 from model.engine.runner import Runner
 from model.engine.warm_up import Measure, measured_draft_length
 from model.whisper.measure import median_seconds
+from model.whisper.window import WindowKind
 from tests.support.references import one_second
 from tests.support.tiny import tiny_checkpoint
 from tests.support.tiny_drafters import tiny_drafter
@@ -37,11 +38,14 @@ def listen(monkeypatch: pytest.MonkeyPatch, one: Runner) -> set[tuple[object, ..
     return shapes
 
 
+@pytest.mark.parametrize("window", ["speech", "full"])
 @pytest.mark.parametrize("slots", [1, 2, 5])
-def test_warm_up_captures_all_shapes_needed(slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warm_up_captures_all_shapes_needed(
+    slots: int, window: WindowKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Any audio, prompt, language, temperature and text afterwards: no new shape."""
     drafter = tiny_drafter() if slots == 2 else None
-    engine = Engine(CHECKPOINT, slots=slots, drafter=drafter, static=True)
+    engine = Engine(CHECKPOINT, slots=slots, drafter=drafter, static=True, window=window)
     captured = listen(monkeypatch, engine.runner)
     engine.warm_up()
     before = set(captured)
@@ -54,7 +58,6 @@ def test_warm_up_captures_all_shapes_needed(slots: int, monkeypatch: pytest.Monk
                 language=("en", None)[number % 2],
                 prompt="x" * (number % 5 * 9),
                 temperature=(0.0, 0.9)[number % 3 == 1],
-                fitted_window=bool(number % 2),
                 draft_tokens=tuple(range(3, 3 + number * 2)),
             )
             for number in range(14)

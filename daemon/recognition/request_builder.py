@@ -22,8 +22,8 @@ def check(start: Start, engine: Engine) -> None:
 def request(start: Start, decode: Decode, *, draft_tokens: tuple[int, ...] = ()) -> Request:
     """The request for the span of `decode`, with the options of `start`.
 
-    A span that may become a final is decoded in the full window, with words and, where it is greedy,
-    with fallback temperatures; a partial in a fitted window, once.
+    A span that may become a final is decoded with words and, where it is greedy, with fallback
+    temperatures; a partial once.
     """
     whole = decode.final or decode.early
     said_before = (", ".join(start.hot_words or ()), start.prompt, decode.before)
@@ -36,7 +36,6 @@ def request(start: Start, decode: Decode, *, draft_tokens: tuple[int, ...] = ())
         prefix=decode.prefix,
         temperature=start.temperature,
         seed=start.seed,
-        fitted_window=not whole,
         draft_tokens=draft_tokens,
         stop_on_repetition=True,
         fallback_temperatures=FALLBACK_TEMPERATURES if whole and start.temperature == 0 else (),

@@ -83,4 +83,10 @@ def _add_engine_arguments(parser: argparse.ArgumentParser) -> None:
         default="float32",
         help="of captiond's target on the CPU; the engines int8 and int8-oracle run beside float32",
     )
+    parser.add_argument(
+        "--window",
+        choices=("speech", "full"),
+        default="speech",
+        help="of captiond's encoder, as `captiond serve` takes it (default: %(default)s)",
+    )
     parser.add_argument("--threads", type=flags.count, help="of the CPU (default: torch's choice)")

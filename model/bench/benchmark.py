@@ -36,6 +36,7 @@ from model.engine.requests import check_languages
 from model.engine.warm_up import Measure, capture
 from model.whisper.measure import median_seconds
 from model.whisper.quantised import Precision
+from model.whisper.window import WindowKind
 
 ENGINES = (
     "greedy",
@@ -64,7 +65,7 @@ class Plan:
     """A benchmark's settings.
 
     chance: probability that a token of the simulated drafter is right. block: its candidates in a round.
-    precision: of captiond's engines but OTHER_TARGET, which are int8.
+    precision: of captiond's engines but OTHER_TARGET, which are int8. window: of all of them.
     """
 
     language: str
@@ -78,6 +79,7 @@ class Plan:
     drafter: Path | None
     assistant: str | None
     precision: Precision = "float32"
+    window: WindowKind = "speech"
 
 
 @dataclass(eq=False)
@@ -125,7 +127,12 @@ class Benchmark:
     def _plain_engine(self, precision: Precision) -> EngineUnderTest:
         slots, plan = max(self.plan.batches), self.plan
         return EngineUnderTest.plain(
-            self.checkpoint, device=plan.device, slots=slots, block=plan.block, precision=precision
+            self.checkpoint,
+            device=plan.device,
+            slots=slots,
+            block=plan.block,
+            precision=precision,
+            window=plan.window,
         )
 
     @cached_property
@@ -152,6 +159,7 @@ class Benchmark:
             drafter=load_drafter(plan.drafter, checkpoint),
             block=block,
             precision=precision or plan.precision,
+            window=plan.window,
         )
         if adaptive:
             engine.warm_up(self.measure)
@@ -254,4 +262,5 @@ def conditions(run: Benchmark) -> dict[str, Any]:
         "oracle": {"block": plan.block, "chance_of_each_token": round(plan.chance, 4)},
         "drafter": None if plan.drafter is None else plan.drafter.name,
         "precision": plan.precision,
+        "window": plan.window,
     }

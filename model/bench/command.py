@@ -92,7 +92,7 @@ def _measured(
     clips = read_clips(args.audio, args.references, args.limit) if args.audio else []
     checkpoint = load(args.model)
     timing = {"repeats": args.repeats, "warm_ups": args.warm_ups, "device": device, "tell": tell}
-    timing["precision"] = args.precision
+    timing |= {"precision": args.precision, "window": args.window}
     kind = "" if args.precision == "float32" else f", {args.precision}"
     with tempfile.TemporaryDirectory(prefix="captiond-bench-") as scratch:
         plan = _plan(args, device, choose(args.drafter, checkpoint))
@@ -124,6 +124,7 @@ def _plan(args: argparse.Namespace, device: str, drafter: Path | None) -> Plan:
         drafter=drafter,
         assistant=args.assistant,
         precision=args.precision,
+        window=args.window,
     )
 
 

@@ -5,6 +5,7 @@ All but the last share one engine and its weights.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import torch
 
@@ -20,6 +21,7 @@ from model.engine.requests import Request, RequestOutput
 from model.engine.warm_up import capture
 from model.whisper.mel import LogMel
 from model.whisper.quantised import Precision
+from model.whisper.window import Window, WindowKind
 
 ReferenceTokens = Mapping[Clip, tuple[int, ...]]  # of greedy decoding, or sampling
 
@@ -41,6 +43,7 @@ class EngineUnderTest:
         block: int,
         static: bool | None = None,
         precision: Precision = "float32",
+        window: WindowKind = "speech",
     ) -> "EngineUnderTest":
         """An engine without a drafter; arguments as for `Engine`."""
         proposers: dict[Request, Proposer] = {}
@@ -52,6 +55,7 @@ class EngineUnderTest:
             block=block,
             static=static,
             precision=precision,
+            window=window,
         )
         capture(engine.runner, engine.slots)  # no capture is timed
         return cls(engine, proposers)
@@ -159,7 +163,7 @@ class EncoderOnly:
 
     def __init__(self, engine: Engine) -> None:
         runner = engine.runner
-        self._window = runner.window
+        self._windows = runner.windows
         self._whisper = runner.whisper
         self._cache = runner.state.cache
         bins = runner.whisper.config.num_mel_bins
@@ -168,7 +172,15 @@ class EncoderOnly:
     @torch.inference_mode()
     def transcribe(self, clips: Sequence[Clip]) -> list[Transcription]:
         """Encode into the engine's first slots: it must be idle."""
-        mel = self._front_end([clip.audio for clip in clips], self._window)
-        states = self._whisper.encoder(mel.to(self._whisper.decoder.positions.dtype))
-        self._whisper.decoder.write_cross(states, self._cache.rows(0, len(clips)))
+        for window, alike in groupby(sorted(clips, key=_samples), key=self._window):
+            mel = self._front_end([clip.audio for clip in alike], window.convolved)
+            states = self._whisper.encoder(mel.to(self._whisper.decoder.positions.dtype), window)
+            self._whisper.decoder.write_cross(states, self._cache.rows(0, len(mel)))
         return []
+
+    def _window(self, clip: Clip) -> Window:
+        return self._windows.fitting(_samples(clip))
+
+
+def _samples(clip: Clip) -> int:
+    return len(clip.audio)

@@ -22,10 +22,11 @@ from model.whisper.measure import median_seconds
 from model.whisper.mel import SAMPLE_RATE, SAMPLES_PER_STATE, LogMel
 from model.whisper.quantised import Precision
 from model.whisper.tokens import TokenTable
+from model.whisper.window import WindowKind
 
 ROWS = (1, 4, 8)
 TOKENS = (1, 2, 5, 9, 17)
-WINDOWS_S = (10, 15, 20)  # of partials: the audio and 5 s, rounded up to a multiple of 5
+CLIPS_S = (1, 4, 7, 15, 30)  # audio to encode, each in its window
 PAST = 32  # cached positions before the new tokens: the middle of a typical utterance
 KV_LEN = 64
 CUT_VOCABULARY = 4096  # ids of the smaller draft vocabulary
@@ -50,9 +51,10 @@ def passes(
     warm_ups: int,
     tell: Callable[[str], None],
     precision: Precision = "float32",
+    window: WindowKind = "speech",
 ) -> dict[str, Any]:
     """Medians in ms. Raises torch.OutOfMemoryError where eight slots do not fit."""
-    engine = Engine(checkpoint, device=device, slots=max(ROWS), precision=precision)
+    engine = Engine(checkpoint, device=device, slots=max(ROWS), precision=precision, window=window)
 
     def ms(work: Callable[[], object], times: int = 1) -> float:
         return 1e3 * median_seconds(work, repeats=repeats * times, warm_ups=warm_ups)
@@ -64,6 +66,7 @@ def passes(
             "repeats": repeats,
             "warm_ups": warm_ups,
             "precision": precision,
+            "window": window,
             "encode_ms": _encode(engine.runner, ms),
             "target_ms": _target(engine.runner, short),
             "head_ms": _head(engine.runner, short),
@@ -72,20 +75,24 @@ def passes(
 
 
 def _encode(runner: Runner, ms: Ms) -> list[dict[str, float]]:
-    """Front end, encoder, and cross-attention keys and values, for each window."""
-    windows = [s * SAMPLE_RATE // SAMPLES_PER_STATE for s in WINDOWS_S]
+    """Front end, encoder, and cross-attention keys and values, for each window of clips.
+
+    window_s: what its states would be, all computed one by one.
+    """
+    most = runner.window * SAMPLES_PER_STATE
+    fitting = [runner.windows.fitting(min(s * SAMPLE_RATE, most)) for s in CLIPS_S]
     cache = runner.state.cache.rows(0, 1)
     front_end = LogMel(runner.whisper.config.num_mel_bins).to(cache.cross_keys.device)
     rows = []
-    for states in [*(window for window in windows if window < runner.window), runner.window]:
-        audio = np.zeros(states * SAMPLES_PER_STATE, np.float32)
-        mel = front_end([audio], states).to(runner.whisper.decoder.positions.dtype)
-        encoded = runner.whisper.encoder(mel)
+    for window in dict.fromkeys(fitting):
+        audio = np.zeros(window.own * SAMPLES_PER_STATE, np.float32)
+        mel = front_end([audio], window.convolved).to(runner.whisper.decoder.positions.dtype)
+        encoded = runner.whisper.encoder(mel, window)
         rows.append(
             {
-                "window_s": states * SAMPLES_PER_STATE / SAMPLE_RATE,
-                "mel": ms(partial(front_end, [audio], states)),
-                "encoder": ms(partial(runner.whisper.encoder, mel)),
+                "window_s": window.states * SAMPLES_PER_STATE / SAMPLE_RATE,
+                "mel": ms(partial(front_end, [audio], window.convolved)),
+                "encoder": ms(partial(runner.whisper.encoder, mel, window)),
                 "cross": ms(partial(runner.whisper.decoder.write_cross, encoded, cache)),
             }
         )
@@ -95,7 +102,8 @@ def _encode(runner: Runner, ms: Ms) -> list[dict[str, float]]:
 def _mid_utterance(runner: Runner, rows: int) -> None:
     """Give every row the cached positions of a typical utterance's middle."""
     runner.state.lengths[:rows] = PAST
-    runner.state.states[:rows] = runner.state.audio_len[:rows] = runner.window
+    runner.state.audio_len[:rows] = runner.window
+    runner.state.weights[:rows] = 0.0
 
 
 def _target(runner: Runner, ms: Ms) -> list[dict[str, Any]]:
@@ -106,9 +114,10 @@ def _target(runner: Runner, ms: Ms) -> list[dict[str, Any]]:
 
     def forward(inputs: Tokens) -> Tensor:
         tokens, rows = inputs.tokens, len(inputs.tokens)
-        lengths, states = state.lengths[:rows], state.states[:rows]
-        cache = state.cache.rows(0, rows)
-        hidden, _ = whisper.decoder(tokens, lengths, states, cache, KV_LEN, runner.window)
+        cache, encoder_lens = state.cache.rows(0, rows), (runner.window,) * rows
+        hidden, _ = whisper.decoder(
+            tokens, state.lengths[:rows], state.weights[:rows], cache, KV_LEN, encoder_lens
+        )
         logits: Tensor = whisper.decoder.logits(hidden)
         return logits
 

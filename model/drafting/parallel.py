@@ -15,9 +15,10 @@ from transformers import WhisperConfig
 
 from model.drafting.drafter_cache import DrafterCache, frozen_copy
 from model.drafting.interface import Choose
+from model.whisper.attention import Attention, CrossAttention
 from model.whisper.kernels import LinearGelu
 from model.whisper.mel import SAMPLE_RATE, SAMPLES_PER_STATE
-from model.whisper.network import Attention, CrossAttention, Whisper
+from model.whisper.network import Whisper
 from model.whisper.slots import Slots
 
 _EPSILON = 1e-5  # of the layer norms

@@ -7,17 +7,11 @@ buffers; otherwise nothing is padded.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from model.engine.requests import Request
-from model.whisper.mel import SAMPLE_RATE, SAMPLES_PER_STATE
-
 BUCKETS = (1, 2, 4, 8, 16, 32, 64, 96)  # batch sizes with static shapes
 STAGED = 8  # rows prefilled at once with static shapes
 PROMPTS = (8, 240)  # prompt tokens with static shapes: without and with text from the client
 TEXTS = (0, 64, 224)  # draft tokens verified behind the prompt
 
-# A fitted window has this much silence behind the audio: with less, Whisper loops (3 of 50 test-other
-# utterances at 2 or 3 s, none at 5 s). Windows are multiples of it.
-WINDOW_STEP = 5 * SAMPLE_RATE // SAMPLES_PER_STATE  # encoder states
 KV_STEP = 64  # cached positions: attention covers a multiple of this
 
 
@@ -25,21 +19,13 @@ KV_STEP = 64  # cached positions: attention covers a multiple of this
 class BatchSizes:
     """static: whether shapes are few. window: encoder states of 30 s. positions: cached, in a slot.
 
-    whole: whether attention covers all encoder states: with static shapes, and in int8, where their
-    number orders its sums.
+    whole: whether attention covers all encoder states, whatever a row has: graphs need it.
     """
 
     static: bool
     window: int
     positions: int
     whole: bool
-
-    def states(self, request: Request) -> int:
-        """The encoder states with which the request is decoded."""
-        if not request.fitted_window:
-            return self.window
-        audio = -(-len(request.audio) // SAMPLES_PER_STATE)
-        return min(self.window, (-(-audio // WINDOW_STEP) + 1) * WINDOW_STEP)
 
     def bucket(self, rows: int) -> int:
         """The batch size in which `rows` rows are computed."""
@@ -63,9 +49,13 @@ class BatchSizes:
             return self.positions
         return min(-(-longest // KV_STEP) * KV_STEP, self.positions)
 
-    def encoder_len(self, states: int) -> int:
-        """The encoder states that attention covers, of which `states` are valid."""
-        return self.window if self.whole else states
+    def encoder_lens(self, states: Sequence[int]) -> tuple[int, ...]:
+        """The encoder states that attention covers, for rows of which `states` are valid.
+
+        Batches are padded by rows of which one state counts.
+        """
+        padded = (*states, *[1] * (self.bucket(len(states)) - len(states)))
+        return (self.window,) * len(padded) if self.whole else padded
 
 
 def ceiling(number: int, steps: Sequence[int]) -> int:

@@ -12,6 +12,7 @@ from model.engine.batch_sizes import STAGED
 from model.engine.engine import Engine
 from model.whisper.network import Cache
 from model.whisper.quantised import MIXED_IN, Precision, missing_instructions
+from model.whisper.window import WindowKind
 
 logger = logging.getLogger(__name__)
 
@@ -24,13 +25,14 @@ def build(
     slots: int = 4,
     drafter: str = AUTO,
     precision: Precision = "float32",
+    window: WindowKind = "speech",
 ) -> Engine:
     """An engine for the model called `name`.
 
     device: "cpu", "cuda", or "auto" for CUDA where there is one. threads: of the CPU; 0 leaves
     torch's choice. drafter: a file that `save_network` wrote, "none", or "auto" for the
     bundled one if the model has one. precision: the target's arithmetic on the CPU; "int8" is another,
-    faster target, for CPUs with its instructions. Raises ModelError, also when the device, its memory
+    faster target, for CPUs with its instructions. window: of the encoder, see `Engine`. Raises ModelError, also when the device, its memory
     or its instructions are missing.
     """
     if threads:
@@ -41,7 +43,14 @@ def build(
     trained = None if drafts is None else load_drafter(drafts, checkpoint)
     _check_memory(checkpoint, trained, slots, device, precision)
     try:
-        return Engine(checkpoint, device=device, slots=slots, drafter=trained, precision=precision)
+        return Engine(
+            checkpoint,
+            device=device,
+            slots=slots,
+            drafter=trained,
+            precision=precision,
+            window=window,
+        )
     except torch.OutOfMemoryError as error:
         raise ModelError(
             f"the model {name} with {slots} slots does not fit the device's memory: take fewer "

@@ -31,6 +31,7 @@ from model.engine.warm_up import Measure, capture
 from model.whisper.measure import median_seconds
 from model.whisper.mel import SAMPLE_RATE, SAMPLES_PER_STATE
 from model.whisper.quantised import Precision
+from model.whisper.window import Window, WindowKind
 
 BLOCK = 8  # most candidates in a round
 
@@ -52,7 +53,8 @@ class Engine:
     proposer, or none; by default it proposes `draft_tokens`. block: most candidates of a round.
     static: whether shapes are few and batches padded, as graphs need; by default on CUDA.
     precision: "int8", for the CPU alone, is another target: faster, with about as many words
-    wrong. Raises torch.OutOfMemoryError when the caches do not fit the device.
+    wrong. window: "speech", another target again, computes the silence behind an utterance in samples;
+    "full" is Whisper as it is (model/whisper/window.py). Raises torch.OutOfMemoryError when the caches do not fit the device.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Engine:
         block: int = BLOCK,
         static: bool | None = None,
         precision: Precision = "float32",
+        window: WindowKind = "speech",
     ) -> None:
         if not 1 <= slots <= BUCKETS[-1]:
             raise ValueError(f"slots lie in 1 … {BUCKETS[-1]}, not {slots}")
@@ -80,6 +83,7 @@ class Engine:
             block=block,
             static=device != "cpu" if static is None else static,
             precision=precision,
+            window=window,
         )
         self.planner = DraftPlanner(self.runner, proposer, drafter)
         self._memory = MemoryFallback(self.runner, slots)
@@ -111,12 +115,11 @@ class Engine:
         try:
             capture(self.runner, self.slots)
             audio = np.zeros(SAMPLE_RATE, np.float32)
-            for fitted in (False, True):
-                self.admit(Request(audio, fitted_window=fitted))
-                while self.occupied:
-                    for result in self.step():
-                        if isinstance(result, Failure):
-                            raise ValueError(result.message)
+            self.admit(Request(audio))
+            while self.occupied:
+                for result in self.step():
+                    if isinstance(result, Failure):
+                        raise ValueError(result.message)
             self.planner.measure(self.slots, measure)
         except torch.OutOfMemoryError as error:
             raise ModelError(
@@ -160,19 +163,19 @@ class Engine:
         arrived = self._arrived.copy()
         self._arrived.clear()
         finished: list[RequestOutput | Failure] = []
-        window = self.runner.sizes.states
-        for states, alike in groupby(sorted(arrived, key=window), key=window):
+        arrived.sort(key=lambda request: len(request.audio))
+        for window, alike in groupby(arrived, key=self.runner.window_of):
             group = list(alike)
             for at in range(0, len(group), STAGED):
-                finished += self._admitted(group[at : at + STAGED], states)
+                finished += self._admitted(group[at : at + STAGED], window)
         if self._sequences:
             finished += self._advanced()
         return finished
 
-    def _admitted(self, requests: list[Request], states: int) -> list[RequestOutput | Failure]:
-        """Prefill `requests`, which share a window of `states` encoder states."""
+    def _admitted(self, requests: list[Request], window: Window) -> list[RequestOutput | Failure]:
+        """Prefill `requests`, which share a window."""
         finished: list[RequestOutput | Failure] = []
-        prefill = partial(self._prefill, states)
+        prefill = partial(self._prefill, window)
         for batch in self._memory.prefill(requests, self._sequences, prefill):
             if isinstance(batch, Failure):
                 finished += self._coverage.fail(batch)
@@ -191,18 +194,17 @@ class Engine:
             sequence.rounds += 1
         return self._deliver(batch)
 
-    def _prefill(self, states: int, requests: list[Request]) -> Batch:
+    def _prefill(self, window: Window, requests: list[Request]) -> Batch:
         """Decode the first tokens of `requests`, in the slots behind the last sequence's."""
         slot = len(self._sequences)
         sequences = [Sequence(one, given_language(one, self.languages)) for one in requests]
-        logits = self.runner.encode(sequences, slot, states)
+        logits = self.runner.encode(sequences, slot, window)
         if logits is not None:
             set_languages(sequences, logits, list(self.tokens.languages))
         for sequence in sequences:
             sequence.set_prompt(self.tokens, self.runner.context)
-        self.runner.begin(slot, [len(sequence.prefix) for sequence in sequences])
         proposals = [self.planner.begin(sequence) for sequence in sequences]
-        return Batch(sequences, proposals, self.runner.prefill(sequences, proposals, slot, states))
+        return Batch(sequences, proposals, self.runner.prefill(sequences, proposals, slot, window))
 
     def _round(self, sequences: list[Sequence]) -> Batch:
         """Every sequence proposes, one target pass verifies."""

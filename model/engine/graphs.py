@@ -32,7 +32,7 @@ class PhaseInputs:
             for name, value in self._values()
         )
 
-    def _values(self) -> list[tuple[str, Tensor | int]]:
+    def _values(self) -> list[tuple[str, Tensor | int | tuple[int, ...]]]:
         return [(field.name, getattr(self, field.name)) for field in fields(self)]
 
 

@@ -24,24 +24,37 @@ from model.engine.round_output import pack
 from model.whisper.network import Whisper
 from model.whisper.slots import Slots
 from model.whisper.tokens import TokenTable
+from model.whisper.window import Window
 
 
 @dataclass(frozen=True, slots=True)
 class EncodeInputs(PhaseInputs):
-    """mel: log-mel [rows, bins, 2 * states]. first: slot. audio_len: states with audio in the longest row."""
+    """Rows that share a window, for the slots from `first` on.
+
+    mel: log-mel [rows, bins, 2 * states]. own, positions, weights: of the window. audio_len: states with
+    audio in the longest row.
+    """
 
     mel: Tensor
+    positions: Tensor
+    weights: Tensor
+    own: int
     first: int
     audio_len: int
+
+    @classmethod
+    def over(cls, mel: Tensor, window: Window, *, first: int, audio_len: int) -> "EncodeInputs":
+        """The inputs for `window`."""
+        return cls(mel, window.positions, window.weights, window.own, first, audio_len)
 
 
 @dataclass(frozen=True, slots=True)
 class DetectInputs(PhaseInputs):
-    """Slots first … last - 1. encoder_len: encoder states that attention covers."""
+    """Slots first … last - 1. encoder_lens: encoder states that attention covers, for each."""
 
     first: int
     last: int
-    encoder_len: int
+    encoder_lens: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +63,8 @@ class PrefillInputs(PhaseInputs):
 
     tokens: [rows, n] int64, each prompt, its candidates, padding. prompt_lens: [rows]. starts:
     [rows], where the start token stands. candidates: [rows, k], of which counts [rows] count.
-    kv_len, encoder_len: cached positions and encoder states that attention covers. sampled:
-    whether any temperature is above 0.
+    kv_len, encoder_lens: cached positions and, for each row, encoder states that attention covers.
+    sampled: whether any temperature is above 0.
     """
 
     tokens: Tensor
@@ -61,7 +74,7 @@ class PrefillInputs(PhaseInputs):
     counts: Tensor
     first: int
     kv_len: int
-    encoder_len: int
+    encoder_lens: tuple[int, ...]
     sampled: bool
 
 
@@ -89,7 +102,7 @@ class VerifyInputs(PhaseInputs):
     counts: Tensor
     drafted: Tensor
     kv_len: int
-    encoder_len: int
+    encoder_lens: tuple[int, ...]
     sampled: bool
 
 
@@ -135,10 +148,11 @@ class Phases:
 
     def encode(self, inputs: EncodeInputs) -> None:
         """Encode, and write the keys and values of the decoder's and the drafter's cross-attention."""
-        states = self._whisper.encoder(inputs.mel)
+        window = Window(inputs.own, inputs.positions, inputs.weights)
+        states = self._whisper.encoder(inputs.mel, window)
         first, last = inputs.first, inputs.first + len(inputs.mel)
         self._whisper.decoder.write_cross(states, self._slots.cache.rows(first, last))
-        self._slots.states[first:last] = states.shape[1]
+        self._slots.look(first, last, inputs.weights)
         if self._drafter is not None:
             self._drafter.encode(states[:, : inputs.audio_len], first)
 
@@ -148,7 +162,7 @@ class Phases:
         The pass reads the start token alone; the prefill then overwrites its cache.
         """
         start = torch.full((inputs.last - inputs.first, 1), self._sot, device=self._bias.device)
-        hidden, _ = self._pass(start, inputs.first, kv_len=1, encoder_len=inputs.encoder_len)
+        hidden, _ = self._pass(start, inputs.first, 1, inputs.encoder_lens)
         return self._whisper.decoder.logits(hidden[:, 0])[:, self._languages].float()
 
     def prefill(self, inputs: PrefillInputs) -> Tensor:
@@ -156,7 +170,7 @@ class Phases:
         tokens, first = inputs.tokens, inputs.first
         lengths = self._slots.lengths[first : first + len(tokens)]
         lengths.zero_()
-        hidden, features = self._pass(tokens, first, inputs.kv_len, inputs.encoder_len)
+        hidden, features = self._pass(tokens, first, inputs.kv_len, inputs.encoder_lens)
         span = torch.arange(inputs.candidates.shape[1] + 1, device=tokens.device)
         last = inputs.prompt_lens - 1
         wanted = torch.cat((inputs.starts[:, None], last[:, None] + span), 1)
@@ -213,24 +227,24 @@ class Phases:
             texts.copy_(torch.where(inputs.drafted[:, None], drafted, texts))
             distribution = self.drafted.distribution[:rows, :k] if inputs.sampled else None
         block = torch.cat((self._slots.anchors[:rows, None], candidates), 1)
-        hidden, features = self._pass(block, 0, inputs.kv_len, inputs.encoder_len)
+        hidden, features = self._pass(block, 0, inputs.kv_len, inputs.encoder_lens)
         logits = self._whisper.decoder.logits(hidden)
         self._remember(features, block, 0)
         proposed = _Proposed(candidates, inputs.counts, inputs.drafted, distribution)
         return pack(self._judge(logits, proposed, 0, sampled=inputs.sampled))
 
     def _pass(
-        self, tokens: Tensor, first: int, kv_len: int, encoder_len: int
+        self, tokens: Tensor, first: int, kv_len: int, encoder_lens: tuple[int, ...]
     ) -> tuple[Tensor, Tensor | None]:
         last = first + len(tokens)
         slots = self._slots
         out: tuple[Tensor, Tensor | None] = self._whisper.decoder(
             tokens,
             slots.lengths[first:last],
-            slots.states[first:last],
+            slots.weights[first:last],
             slots.cache.rows(first, last),
             kv_len,
-            encoder_len,
+            encoder_lens,
             self._aux_layers,
         )
         return out

@@ -22,7 +22,6 @@ class Request:
     language: a code; several to choose from; None to detect among all.
     prompt: text that came before; the last 223 tokens of it count, as in Whisper.
     temperature: 0 is greedy; above 0 samples from the target's distribution, reproducibly by seed.
-    fitted_window: encode the audio and 5 s of silence instead of Whisper's full 30 s.
     draft_tokens: those of an earlier hypothesis of the same utterance. A wrong one costs passes and
         changes no text.
     prefix: words that the transcript begins with, whatever the target would say; the client was
@@ -45,7 +44,6 @@ class Request:
     prompt: str = ""
     temperature: float = 0.0
     seed: int = 0
-    fitted_window: bool = False
     draft_tokens: tuple[int, ...] = ()
     prefix: str = ""
     language_hint: str | None = None

@@ -24,12 +24,14 @@ from model.engine.phases import (
     PrefillInputs,
     VerifyInputs,
 )
+from model.engine.requests import Request
 from model.engine.round_output import RoundOutput, unpack
 from model.engine.sequence import Proposal, Sequence
 from model.whisper.mel import LogMel
 from model.whisper.network import Whisper
 from model.whisper.quantised import Precision
 from model.whisper.slots import Slots
+from model.whisper.window import Window, WindowKind, Windows
 
 T = TypeVar("T")
 
@@ -47,6 +49,7 @@ class Runner:
         block: int,
         static: bool,
         precision: Precision = "float32",
+        window: WindowKind = "speech",
     ) -> None:
         config = checkpoint.config
         on_cpu = device.type == "cpu"
@@ -62,7 +65,7 @@ class Runner:
             static=static,
             window=self.window,
             positions=self.context + self.block + 1,
-            whole=static or self.whisper.int8,
+            whole=static and not self.whisper.int8,
         )
         self.graphs = Graphs(device)
         self._device = device
@@ -70,6 +73,7 @@ class Runner:
         self._stage = self.sizes.bucket(slots)
         room = self._stage + (STAGED if static else 0)
         self.state = Slots.allocate(self.whisper, room, self.block)
+        self.windows = Windows(window, self.window, static=static, like=self.state.weights)
         self.drafter: SlotSide | None = None
         if drafter is not None:
             bias = self.tokens.bias(first=False).to(device)
@@ -77,38 +81,41 @@ class Runner:
         self._mel = LogMel(config.num_mel_bins).to(device)
         self.phases = Phases(self.whisper, self.tokens, self.state, self.drafter)
 
-    def encode(self, sequences: list[Sequence], slot: int, states: int) -> Tensor | None:
-        """Encode the audio of `sequences`, which share a window and take the slots from `slot` on.
+    def window_of(self, request: Request) -> Window:
+        """The window in which the audio of `request` is encoded."""
+        return self.windows.fitting(len(request.audio))
+
+    def encode(self, sequences: list[Sequence], slot: int, window: Window) -> Tensor | None:
+        """Encode the audio of `sequences`, which share `window` and take the slots from `slot` on.
 
         Logits of the languages, [sequences, languages] on the host, where a sequence has no language.
         """
         first = self._first(slot)
         batch = self._filled(sequences)
-        mel = self._mel([sequence.request.audio for sequence in batch], states)
+        mel = self._mel([sequence.request.audio for sequence in batch], window.convolved)
         audio_lens = self._audio_lens(batch)
         temperatures = [sequence.temperature for sequence in batch]
         self.state.reset(first, audio_lens, [one.seed for one in batch], temperatures)
-        inputs = EncodeInputs(
+        inputs = EncodeInputs.over(
             mel.to(self.whisper.decoder.positions.dtype),
+            window,
             first=first,
-            audio_len=states if self.sizes.static else max(audio_lens),
+            audio_len=window.own if self.sizes.static else max(audio_lens),
         )
         self.graphs.call(self.phases.encode, inputs)
         if all(sequence.language is not None for sequence in sequences):
             return None
-        detect = DetectInputs(first, first + len(batch), self.sizes.encoder_len(states))
+        encoder_lens = self.sizes.encoder_lens([window.states] * len(batch))
+        detect = DetectInputs(first, first + len(batch), encoder_lens)
         return self.graphs.call(self.phases.detect, detect).cpu()[: len(sequences)]
 
-    def begin(self, slot: int, prefix_lens: list[int]) -> None:
-        """Begin transcripts with prefixes of so many tokens, in the slots from `slot` on."""
-        self.state.begin(self._first(slot), prefix_lens)
-
     def prefill(
-        self, sequences: list[Sequence], proposals: list[Proposal], slot: int, states: int
+        self, sequences: list[Sequence], proposals: list[Proposal], slot: int, window: Window
     ) -> list[RoundOutput]:
         """Read the prompt tokens of encoded sequences, and verify the texts proposed behind them."""
         first = self._first(slot)
         batch, texts = self._filled(sequences), self._filled([p.text for p in proposals])
+        self.state.begin(first, [len(sequence.prefix) for sequence in batch])
         prompt = self.sizes.prompt(max(len(sequence.prompt_tokens) for sequence in batch))
         text = self.sizes.text(max(map(len, texts)))
         # The longest text fits behind the longest prompt; padding, too, takes positions.
@@ -122,7 +129,7 @@ class Runner:
             counts=self._tensor([len(tokens) for tokens in texts]),
             first=first,
             kv_len=self.sizes.kv_len(width),
-            encoder_len=self.sizes.encoder_len(states),
+            encoder_lens=self.sizes.encoder_lens([window.states] * len(batch)),
             sampled=any(sequence.sampled for sequence in batch),
         )
         packed = self.graphs.call(self.phases.prefill, inputs)
@@ -130,7 +137,7 @@ class Runner:
         if self.sizes.static:
             for index in range(len(sequences)):
                 # Whole prompts and texts: the host does not know yet how much of a text is kept.
-                self._move(first + index, slot + index, width, states)
+                self._move(first + index, slot + index, width, window.states)
         return outputs
 
     def round(self, sequences: list[Sequence], proposals: list[Proposal]) -> list[RoundOutput]:
@@ -149,9 +156,7 @@ class Runner:
             proposals + idle,
             self.block if static and k else k,
             kv_len=kv_len,
-            encoder_len=self.sizes.encoder_len(
-                max(self.sizes.states(s.request) for s in sequences)
-            ),
+            states=[self.window_of(sequence.request).states for sequence in sequences],
             sampled=sampled,
         )
         return outputs[: len(sequences)]
@@ -161,15 +166,15 @@ class Runner:
         self.graphs.call(self.phases.draft, DraftInputs(rows, count, kv_len, audio_len, sampled))
 
     def verify(
-        self, proposals: list[Proposal], k: int, *, kv_len: int, encoder_len: int, sampled: bool
+        self, proposals: list[Proposal], k: int, *, kv_len: int, states: list[int], sampled: bool
     ) -> list[RoundOutput]:
-        """One target pass over the slots 0, 1, 2 …, one for each of `proposals`, k candidates wide."""
+        """One target pass over the slots 0, 1, 2 …, k candidates wide; `states` are valid, of each."""
         inputs = VerifyInputs(
             candidates=self._padded([p.text for p in proposals], k),
             counts=self._tensor([p.count for p in proposals]),
             drafted=self._tensor([p.drafted for p in proposals]) > 0,
             kv_len=kv_len,
-            encoder_len=encoder_len,
+            encoder_lens=self.sizes.encoder_lens(states),
             sampled=sampled,
         )
         packed = self.graphs.call(self.phases.verify, inputs)
@@ -183,7 +188,7 @@ class Runner:
     def move(self, source: int, target: int, sequence: Sequence) -> None:
         """Copy the state of `sequence` from slot `source` to slot `target`."""
         positions = len(sequence.prompt_tokens) + len(sequence.tokens)
-        self._move(source, target, positions, self.sizes.states(sequence.request))
+        self._move(source, target, positions, self.window_of(sequence.request).states)
 
     def _move(self, source: int, target: int, positions: int, states: int) -> None:
         self.state.move(source, target, positions, states)

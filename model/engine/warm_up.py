@@ -8,12 +8,13 @@ import numpy as np
 import torch
 
 from model.drafting.draft_length import DraftLength
-from model.engine.batch_sizes import BUCKETS, KV_STEP, PROMPTS, STAGED, TEXTS, WINDOW_STEP, ceiling
+from model.engine.batch_sizes import BUCKETS, KV_STEP, PROMPTS, STAGED, TEXTS, ceiling
 from model.engine.requests import Request
 from model.engine.runner import Runner
 from model.engine.sequence import Proposal, Sequence
+from model.whisper.mel import SAMPLE_RATE, SAMPLES_PER_STATE
 
-_TYPICAL = 400  # encoder states of 8 s of speech: what drafting is timed for
+_TYPICAL_S = 8  # of speech: what drafting is timed for
 
 Measure = Callable[[Callable[[], object]], float]  # seconds that a piece of work takes
 
@@ -36,19 +37,21 @@ def capture(runner: Runner, slots: int) -> None:
 
 
 def _capture_rounds(runner: Runner, rows: int, *, sampled: bool) -> None:
-    kv_len, window = runner.sizes.positions, runner.window
+    kv_len, states = runner.sizes.positions, [runner.window] * rows
     if runner.drafter is not None:
-        runner.draft(rows, runner.block, kv_len, window, sampled=sampled)
+        runner.draft(rows, runner.block, kv_len, runner.window, sampled=sampled)
     for k in sorted({0, runner.block}, reverse=True):
-        runner.verify([Proposal()] * rows, k, kv_len=kv_len, encoder_len=window, sampled=sampled)
+        proposals = [Proposal()] * rows
+        runner.verify(proposals, k, kv_len=kv_len, states=states, sampled=sampled)
 
 
 def _capture_prefills(runner: Runner, count: int) -> None:
     silence = np.zeros(2, np.float32)
     # Without a language, for that has to be detected where there are several.
     sequence = Sequence(Request(silence), None if runner.tokens.languages else "en")
-    for states in range(runner.window, WINDOW_STEP, -WINDOW_STEP):
-        runner.encode([sequence] * count, 0, states)
+    windows = runner.windows.all()
+    for window in windows:
+        runner.encode([sequence] * count, 0, window)
     for prompt, text, temperature in product(PROMPTS, TEXTS, (0.0, 1.0)):
         sequence = Sequence(Request(silence, temperature=temperature), "en")
         sequence.set_prompt(runner.tokens, runner.context)
@@ -58,7 +61,7 @@ def _capture_prefills(runner: Runner, count: int) -> None:
             + sequence.prompt_tokens
         )
         draft = Proposal([0] * min(text, sequence.max_new_tokens - 1))
-        runner.prefill([sequence] * count, [draft] * count, 0, runner.window)
+        runner.prefill([sequence] * count, [draft] * count, 0, windows[0])
 
 
 @torch.inference_mode()
@@ -68,7 +71,9 @@ def measured_draft_length(
     """Times of plain and of drafted rounds on this machine, over empty slots."""
     sizes = runner.sizes
     kv_len = sizes.kv_len(2 * KV_STEP)
-    audio_len = runner.window if sizes.static else min(_TYPICAL, runner.window)
+    samples = min(_TYPICAL_S * SAMPLE_RATE, runner.window * SAMPLES_PER_STATE)
+    audio_len = runner.window if sizes.static else samples // SAMPLES_PER_STATE
+    states = runner.windows.fitting(samples).states
     # With static shapes a round has the whole block or no candidates.
     some = () if sizes.static else (1, 2, 4)
     blocks = sorted({0, runner.block, *(k for k in some if k < runner.block)})
@@ -86,7 +91,7 @@ def measured_draft_length(
             runner.verify,
             [Proposal()] * rows,
             kv_len=kv_len,
-            encoder_len=runner.window,
+            states=[states] * rows,
             sampled=False,
         )
         verify[rows] = {k: measure(partial(verifying, k=k)) for k in blocks}

@@ -32,14 +32,14 @@ def attend(
     heads: those whose attention follows the audio. Raises torch.OutOfMemoryError.
     """
     prompt = sequence.prompt_tokens[: len(sequence.prompt_tokens) - len(sequence.prefix)]
-    states = runner.sizes.states(sequence.request)
+    window = runner.window_of(sequence.request)
     weights, hidden = attention(
         runner.whisper.decoder,
         prompt + text,
         heads,
         runner.state.cache.rows(slot, slot + 1),
-        states,
-        min(states, -(-len(sequence.request.audio) // SAMPLES_PER_STATE)),
+        runner.state.weights[slot : slot + 1, : window.states],
+        min(window.own, -(-len(sequence.request.audio) // SAMPLES_PER_STATE)),
     )
     first = len(prompt) - 1  # the position before a token predicts it
     return Attended(text, weights[:, first:], hidden[first:])

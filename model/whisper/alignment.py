@@ -98,13 +98,13 @@ def attention(
     tokens: list[int],
     heads: Heads,
     cache: Cache,
-    encoder_len: int,
+    window: Tensor,
     audio_len: int,
 ) -> tuple[Tensor, Tensor]:
     """Cross-attention weights and last hidden states of one pass over `tokens`, prompt and transcript.
 
-    cache: one row, the utterance's, with `encoder_len` valid encoder states; the pass overwrites its
-    decoder part. audio_len: the states that hold audio. Returns weights [heads, tokens, audio_len],
+    cache: one row, the utterance's; the pass overwrites its decoder part. window: [1, states], the weights
+    of its encoder states (model/whisper/window.py). audio_len: the states that hold audio. Returns weights [heads, tokens, audio_len],
     float32 on the CPU, and hidden states [tokens, width] as the decoder has them.
     """
     device = cache.self_keys.device
@@ -113,10 +113,10 @@ def attention(
         hidden, _ = decoder(
             torch.tensor([tokens], device=device),
             torch.zeros(1, dtype=torch.int64, device=device),
-            torch.tensor([encoder_len], device=device),
+            window,
             cache,
             len(tokens),
-            encoder_len,
+            (window.shape[1],),
         )
     weights = torch.stack([recorded[pair] for pair in heads])
     return weights.float().cpu(), hidden[0]

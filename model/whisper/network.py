@@ -6,6 +6,7 @@ and a rollback is a shorter length. (A causal mask aligned to the top left, as i
 cannot verify several tokens after a cached prefix.)
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,8 +14,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import WhisperConfig
 
+from model.whisper.attention import Attention, CrossAttention, Mixing, neighbours
 from model.whisper.kernels import FEW_ROWS, MANY_ROWS, LinearGelu, pack
-from model.whisper.quantised import MIXED_IN, additive_mask, attend, quantise, write_keys
+from model.whisper.quantised import (
+    MIXED_IN,
+    additive_mask,
+    quantise,
+    write_keys,
+)
+from model.whisper.window import Window
 
 _EPSILON = 1e-5  # of the layer norms
 
@@ -89,68 +97,8 @@ class Cache:
             tensor.zero_()
 
 
-class _Mixing(nn.Module):
-    """What self-attention and cross-attention have in common."""
-
-    mixed_in: torch.dtype | None = None
-    """The dtype that q, k and v are rounded to (quantised.py); None: their own."""
-
-    def mix(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        """Attention [rows, heads, n, head width] → [rows, n, width]."""
-        if self.mixed_in is None:
-            mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-        else:
-            mixed = attend(q.to(self.mixed_in), k, v, mask).float()
-        return mixed.transpose(1, 2).flatten(2)
-
-
-class Attention(_Mixing):
-    """Self-attention; q, k and v are one product."""
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.qkv = nn.Linear(width, 3 * width)
-        self.out = nn.Linear(width, width)
-
-    def split(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """[rows, n, width] → q, k, v: [rows, n, heads, head width]."""
-        rows, n, _ = x.shape
-        q, k, v = self.qkv(x).to(self.mixed_in).view(rows, n, 3, self.heads, -1).unbind(2)
-        return q, k, v
-
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        """q: [rows, heads, n, head width]; k, v: [rows, heads, m, head width]; mask True = seen."""
-        out: Tensor = self.out(self.mix(q, k, v, mask))
-        return out
-
-
-class CrossAttention(_Mixing):
-    """Attention from text to the encoder's states; k and v are one product."""
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.q = nn.Linear(width, width)
-        self.kv = nn.Linear(width, 2 * width)
-        self.out = nn.Linear(width, width)
-
-    def project(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """[rows, m, width] → k, v: [rows, heads, m, head width]."""
-        rows, m, _ = states.shape
-        k, v = self.kv(states).view(rows, m, 2, self.heads, -1).permute(2, 0, 3, 1, 4)
-        return k, v
-
-    def forward(self, x: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        """x: [rows, n, width]; k, v as `project` gives them."""
-        rows, n, _ = x.shape
-        q = self.q(x).view(rows, n, self.heads, -1).transpose(1, 2)
-        out: Tensor = self.out(self.mix(q, k, v, mask))
-        return out
-
-
 class EncoderLayer(nn.Module):
-    """One pre-norm block; its self-attention has no mask."""
+    """One pre-norm block."""
 
     def __init__(self, config: WhisperConfig) -> None:
         super().__init__()
@@ -161,10 +109,10 @@ class EncoderLayer(nn.Module):
         self.mlp_in = LinearGelu(width, config.encoder_ffn_dim)
         self.mlp_out = nn.Linear(config.encoder_ffn_dim, width)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """[rows, states, width] → the same."""
+    def forward(self, x: Tensor, weights: Tensor | None) -> Tensor:
+        """[rows, states, width] → the same. weights: [states], added to the scores of each."""
         q, k, v = (part.transpose(1, 2) for part in self.attention.split(self.attention_norm(x)))
-        x = x + self.attention.attend(q, k, v, mask=None)
+        x = x + self.attention.attend_all(q, k, v, weights)
         out: Tensor = x + self.mlp_out(self.mlp_in(self.mlp_norm(x)))
         return out
 
@@ -183,13 +131,18 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.norm = nn.LayerNorm(width, eps=_EPSILON)
 
-    def forward(self, mel: Tensor) -> Tensor:
-        """[rows, bins, 2 * states] → [rows, states, width]; 1,500 states are Whisper's 30 s."""
+    def forward(self, mel: Tensor, window: Window) -> Tensor:
+        """[rows, bins, 2 * window.convolved] → [rows, window.states, width]."""
         batches = torch.split(mel, 1) if self.one_by_one else (mel,)
         x = torch.cat([self._convolved(batch) for batch in batches]).transpose(1, 2)
-        x = x + self.positions[: x.shape[1]]
+        if window.sampled:
+            own, edge = x[:, : window.own], x[:, window.own :]
+            # The last own state is silence, at the row's own level.
+            silence = own[:, -1:].expand(-1, window.states - window.own - 1, -1)
+            x = torch.cat((own, silence, edge), 1)
+        x = x + self.positions[window.positions]
         for layer in self.layers:
-            x = layer(x)
+            x = layer(x, window.weights if window.sampled else None)
         out: Tensor = self.norm(x)
         return out
 
@@ -229,10 +182,10 @@ class Decoder(nn.Module):
         self,
         tokens: Tensor,
         lengths: Tensor,
-        states: Tensor,
+        weights: Tensor,
         cache: Cache,
         kv_len: int,
-        encoder_len: int,
+        encoder_lens: Sequence[int],
         aux_layers: tuple[int, ...] = (),
     ) -> tuple[Tensor, Tensor | None]:
         """One pass over `n` new tokens a row → normalised hidden states [rows, n, width].
@@ -241,9 +194,10 @@ class Decoder(nn.Module):
         width], or None without any.
 
         tokens: [rows, n] int64. lengths: [rows] int64, cached positions before the new tokens; the pass
-        writes the keys and values of the new tokens behind them. states: [rows] int64, valid encoder
-        states. cache: exactly these rows. kv_len, encoder_len: static bounds of attention to cached
-        positions and encoder states, at least max(lengths) + n and max(states).
+        writes the keys and values of the new tokens behind them. weights: [rows, encoder states],
+        added to the scores of each; minus infinity: not seen. cache: exactly these rows. kv_len: static
+        bound of attention to cached positions, at least max(lengths) + n. encoder_lens: that of
+        attention to encoder states, for each row.
         """
         positions = lengths[:, None] + torch.arange(tokens.shape[1], device=tokens.device)
         # A block may overshoot the context; what it writes there is never accepted.
@@ -251,10 +205,12 @@ class Decoder(nn.Module):
         x = self.embedding(tokens) + self.positions[clamped]
         # [rows, 1, n, kv_len]: every token attends to the absolute positions up to its own.
         self_mask = torch.arange(kv_len, device=tokens.device) <= positions[:, None, :, None]
-        # [rows, 1, 1, encoder_len]
-        cross_mask = torch.arange(encoder_len, device=tokens.device) < states[:, None, None, None]
+        encoder_len, parts = max(encoder_lens), list[tuple[slice, int]]()
         if cache.self_keys.dtype is MIXED_IN:
-            self_mask, cross_mask = additive_mask(self_mask), additive_mask(cross_mask)
+            self_mask = additive_mask(self_mask)
+            # The number of keys orders the sums: a row's own number, whatever the others'.
+            parts = neighbours(encoder_lens)
+        cross_mask = weights[:, None, None, :encoder_len]
         rows = torch.arange(tokens.shape[0], device=tokens.device)[:, None]
         aux_hidden: list[Tensor] = []
         for index, layer in enumerate(self.layers):
@@ -271,6 +227,7 @@ class Decoder(nn.Module):
                 cache.cross_keys[index, :, :, :encoder_len],
                 cache.cross_values[index, :, :, :encoder_len],
                 cross_mask,
+                parts,
             )
             x = x + layer.mlp_out(layer.mlp_in(layer.mlp_norm(x)))
             if index in aux_layers:
@@ -344,6 +301,6 @@ class Whisper(nn.Module):
         """Become the int8 target; the float32 weights of every linear layer are dropped."""
         quantise(self)
         for module in self.modules():
-            if isinstance(module, _Mixing):
+            if isinstance(module, Mixing):
                 module.mixed_in = MIXED_IN
         self.int8 = self.encoder.one_by_one = True

@@ -130,20 +130,36 @@ def quantise(module: nn.Module) -> None:
     )
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
     """Attention in bfloat16: q [rows, heads, n, width], k, v [rows, heads, m, width] → as q.
 
-    mask: as `additive_mask` makes it; None: no mask. For speed, keys lie in memory position by position
-    (see `write_keys`). A query's result depends on m, but neither on n nor on other rows.
+    mask: added to the scores, as `additive_mask` makes it. For speed, keys lie in memory position by
+    position (see `write_keys`). A query's result depends on m, but neither on n nor on other rows.
     """
     q = q * q.shape[-1] ** -0.5
-    if mask is None:
-        return _attend_by_heads(q, k, v)
     if q.shape[2] <= _TILE:
         return _attend_few(q, k, v, mask)
     masks = mask.expand(-1, -1, q.shape[2], -1)
     parts = zip(torch.split(q, _TILE, 2), torch.split(masks, _TILE, 2), strict=True)
     return torch.cat([_attend_few(part, k, v, part_mask) for part, part_mask in parts], 2)
+
+
+def attend_all(q: Tensor, k: Tensor, v: Tensor, weights: Tensor | None) -> Tensor:
+    """Attention in bfloat16 of many positions to all; weights: [m], added to the scores of each.
+
+    It goes head by head, so that scores of 1,500 by 1,500 stay in the core's cache.
+    """
+    q = q * q.shape[-1] ** -0.5
+    mixed = torch.empty_like(q)
+    for row in range(q.shape[0]):
+        for head in range(q.shape[1]):
+            keys = k[row, head].t()
+            if weights is None:
+                scores = torch.mm(q[row, head], keys)
+            else:
+                scores = torch.addmm(weights, q[row, head], keys)
+            mixed[row, head] = torch.mm(scores.softmax(-1), v[row, head])
+    return mixed
 
 
 def additive_mask(mask: Tensor) -> Tensor:
@@ -166,13 +182,3 @@ def _attend_few(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
     scores = torch.matmul(q, k.transpose(-1, -2)).add_(mask)
     mixed = torch.matmul(scores.softmax(-1), v)
     return mixed[:, :, :1] if alone else mixed
-
-
-def _attend_by_heads(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Head by head, so that scores of 1,500 by 1,500 stay in the core's cache."""
-    mixed = torch.empty_like(q)
-    for row in range(q.shape[0]):
-        for head in range(q.shape[1]):
-            scores = torch.mm(q[row, head], k[row, head].t())
-            mixed[row, head] = torch.mm(scores.softmax(-1), v[row, head])
-    return mixed

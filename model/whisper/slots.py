@@ -12,14 +12,15 @@ from model.whisper.network import Cache, Whisper
 class Slots:
     """State of every sequence, by slot.
 
-    lengths: cached positions. states: valid encoder states; audio_len: those that a drafter attends to.
-    anchors: the newest emitted token. emitted: tokens of the transcript so far, the `forced` ones of a
-    given prefix included. All int64 [slots], as are seeds; temperatures are float32 [slots].
+    lengths: cached positions. audio_len: encoder states that a drafter attends to. anchors: the newest
+    emitted token. emitted: tokens of the transcript so far, the `forced` ones of a given prefix included.
+    All int64 [slots], as are seeds; temperatures are float32 [slots]. weights: [slots, encoder states],
+    added to the scores of each state (model/whisper/window.py), minus infinity where there is none.
     """
 
     cache: Cache
     lengths: Tensor
-    states: Tensor
+    weights: Tensor
     audio_len: Tensor
     anchors: Tensor
     emitted: Tensor
@@ -35,11 +36,14 @@ class Slots:
         def integers(value: int = 0) -> Tensor:
             return torch.full((slots,), value, dtype=torch.int64, device=device)
 
+        states = whisper.config.max_source_positions
+        weights = torch.full((slots, states), -torch.inf, dtype=whisper.cache_dtype, device=device)
         # One state, not none: attention over nothing is NaN, and NaN would stay in the caches.
+        weights[:, 0] = 0.0
         return cls(
             Cache.allocate(whisper.config, slots, device, whisper.cache_dtype, spare=block + 1),
             integers(),
-            integers(1),
+            weights,
             integers(1),
             integers(),
             integers(),
@@ -57,7 +61,7 @@ class Slots:
         self.cache.move(source, target, positions, states)
         for tensor in (
             self.lengths,
-            self.states,
+            self.weights,
             self.audio_len,
             self.anchors,
             self.emitted,
@@ -66,6 +70,11 @@ class Slots:
             self.temperatures,
         ):
             tensor[target] = tensor[source]
+
+    def look(self, first: int, last: int, weights: Tensor) -> None:
+        """Let slots first … last - 1 attend to so many encoder states, with these weights."""
+        self.weights[first:last, : len(weights)] = weights
+        self.weights[first:last, len(weights) :] = -torch.inf
 
     def reset(
         self, first: int, audio_len: list[int], seeds: list[int], temperatures: list[float]

@@ -90,16 +90,18 @@ Law = Callable[[tuple[int, ...]], torch.Tensor]  # logits [vocabulary] of the to
 def target_law(model: str, precision: Precision, audio: NDArray[np.float32]) -> Law:
     """The target's, with the token rules applied, of one utterance."""
     runner = Engine(load(model), slots=1, precision=precision).runner
-    runner.encode([Sequence(Request(audio), "en")], 0, runner.window)
+    sequence = Sequence(Request(audio), "en")
+    window = runner.window_of(sequence.request)
+    runner.encode([sequence], 0, window)
     prompt = runner.tokens.prompt_tokens([], "en", "transcribe")
-    none, states = torch.zeros(1, dtype=torch.int64), torch.tensor([runner.window])
+    none, weights = torch.zeros(1, dtype=torch.int64), runner.state.weights[:1]
     cached = runner.state.cache.rows(0, 1)
 
     @cache
     @torch.inference_mode()
     def law(prefix: tuple[int, ...]) -> torch.Tensor:
         text = torch.tensor([[*prompt, *prefix]])
-        hidden, _ = runner.whisper.decoder(text, none, states, cached, 64, runner.window)
+        hidden, _ = runner.whisper.decoder(text, none, weights, cached, 64, (window.states,))
         bias = runner.tokens.bias(first=not prefix)
         logits: torch.Tensor = runner.whisper.decoder.logits(hidden[0, -1]) + bias
         return logits

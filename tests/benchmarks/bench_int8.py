@@ -69,7 +69,9 @@ def main() -> None:
         one for one in english(args.under) if one.transcript.strip() and one.name not in files
     ][: args.files]
     checkpoint = load(args.model)
-    engines = {name: Engine(checkpoint, slots=1, precision=name) for name in PRECISIONS}
+    engines = {
+        name: Engine(checkpoint, slots=1, precision=name, window="full") for name in PRECISIONS
+    }
     for number, one in enumerate(wanted, 1):
         files[one.name] = both(engines, one)
         results[args.model]["summary"] = summary(files)

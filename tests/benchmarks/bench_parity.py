@@ -25,7 +25,7 @@ RESULTS = Path(__file__).resolve().parent.parent.parent / "docs" / "parity.json"
 
 def compare(checkpoint: Checkpoint) -> dict[str, Any]:
     """Decode every file with both, and list the differences."""
-    engine = Engine(checkpoint, slots=1)
+    engine = Engine(checkpoint, slots=1, window="full")
     reference = as_transformers(checkpoint)
     files = english()
     tokens = 0

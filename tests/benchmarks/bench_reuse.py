@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.bench_reuse [--model base] [--files N] [--drafter FILE]
 
-Each LibriSpeech test-other recording is decoded as if live: a partial every half second on the fitted window,
+Each LibriSpeech test-other recording is decoded as if live: a partial every half second in its window,
 then the final on the full one. All variants take turns in one run, file by file; their finals must be
 equal. Writes docs/reuse.json.
 """
@@ -55,7 +55,7 @@ def live(
     for stop in [*range(STEP, len(audio), STEP), len(audio)]:
         final = stop == len(audio)
         draft = tokens if reuses else ()
-        request = Request(audio[:stop], language="en", fitted_window=not final, draft_tokens=draft)
+        request = Request(audio[:stop], language="en", draft_tokens=draft)
         (hypothesis,), seconds = timed(lambda: transcribe(engine, [request]))  # noqa: B023
         tallies["final" if final else "partial"].append((hypothesis.rounds + 1, seconds))
         tokens = hypothesis.tokens

@@ -12,6 +12,7 @@ from model.checkpoints.load import Checkpoint
 from model.whisper.alignment import read_heads
 from model.whisper.network import Whisper
 from model.whisper.tokens import TokenTable
+from model.whisper.window import Window, Windows
 
 LANGUAGES = ("en", "de", "es")
 SPECIALS = (
@@ -118,6 +119,17 @@ def tiny_checkpoint(seed: int = 0, *, multilingual: bool = True, **changes: int)
     weights = random_weights(config, seed)
     heads = read_heads(None, config.decoder_layers, config.decoder_attention_heads)
     return Checkpoint("tiny-random", "tests", config, tokens, weights, heads)
+
+
+def full_window(states: int = SMALL["max_source_positions"]) -> Window:
+    """All states, each computed."""
+    return Windows("full", states).all()[0]
+
+
+def seeing(*states: int, of: int = SMALL["max_source_positions"]) -> Tensor:
+    """Weights of rows that attend to so many of the encoder's states each, [rows, of]."""
+    seen = torch.arange(of) < torch.tensor(states)[:, None]
+    return torch.zeros(len(states), of).masked_fill_(~seen, -torch.inf)
 
 
 def write_tokenizer(directory: Path) -> None:

@@ -23,6 +23,7 @@ from model.engine.sequence import Sequence
 from model.whisper.mel import LogMel
 from model.whisper.network import Whisper
 from model.whisper.slots import Slots
+from model.whisper.window import Windows
 
 _KV_STEP = 64
 
@@ -113,8 +114,9 @@ class Teacher:
         phases = Phases(self._whisper, self._table, self._slots, recorder)
         window = int(self._whisper.config.max_source_positions)
         count = len(audios)
+        whole = Windows("full", window, like=self._slots.weights).all()[0]
         mel = self._mel(audios, window).to(self._slots.cache.self_keys.dtype)
-        phases.encode(EncodeInputs(mel, first=0, audio_len=window))
+        phases.encode(EncodeInputs.over(mel, whole, first=0, audio_len=window))
         nothing = [0] * count
         self._slots.reset(0, nothing, nothing, [0.0] * count)
         sequences = [Sequence(Request(audio), language) for audio in audios]
@@ -140,7 +142,7 @@ class Teacher:
             counts=none,
             first=0,
             kv_len=_kv_len(prompt_len),
-            encoder_len=window,
+            encoder_lens=(window,) * count,
             sampled=False,
         )
         outputs = unpack(phases.prefill(prompts), count, prefill=True)
@@ -151,7 +153,7 @@ class Teacher:
             if all(sequence.finished(self._table.eot) for sequence in sequences):
                 return
             anchors = VerifyInputs(
-                nothing, none, none > 0, _kv_len(longest), encoder_len=window, sampled=False
+                nothing, none, none > 0, _kv_len(longest), (window,) * count, sampled=False
             )
             outputs = unpack(phases.verify(anchors), count, prefill=False)
 
