@@ -46,6 +46,8 @@ FIXED = frozenset(
     {
         "host",
         "port",
+        "whisperlive_port",
+        "vosk_port",
         "model",
         "device",
         "threads",
@@ -69,6 +71,12 @@ class Config(Struct, frozen=True, kw_only=True):
 
     host: Annotated[Text, Meta(description="address to listen on")] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535, description="TCP port; 0 takes a free one")] = 8765
+    whisperlive_port: Annotated[
+        int, Meta(ge=0, le=65_535, description="for WhisperLive's clients, often 9090; 0 is none")
+    ] = 0
+    vosk_port: Annotated[
+        int, Meta(ge=0, le=65_535, description="for Vosk's clients, often 2700; 0 is none")
+    ] = 0
     model: Annotated[
         Text, Meta(description="short name, directory or hub id (see `captiond models`)")
     ] = "base"
@@ -181,6 +189,17 @@ class Config(Struct, frozen=True, kw_only=True):
         Literal["auto", "text", "json", "journal"],
         Meta(description="of the log; auto is journal under systemd, else text"),
     ] = "auto"
+
+    @property
+    def settings(self) -> Settings:
+        """What the streaming room is told."""
+        return Settings(
+            vad=self.vad,
+            vad_mode=self.vad_mode,
+            minimum_speech_ms=self.minimum_speech_ms,
+            endpoint_silence_ms=self.endpoint_silence_ms,
+            partial_interval_ms=self.partial_interval_ms,
+        )
 
 
 KEYS = {field.name: field for field in msgspec.structs.fields(Config)}

@@ -1,6 +1,7 @@
 """What the daemon answers over HTTP: the page, probes, metrics, and who may become a websocket."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from http import HTTPStatus
 
 from websockets.asyncio.server import ServerConnection
@@ -9,16 +10,20 @@ from websockets.http11 import Request, Response
 from daemon.monitoring.health import Health
 from daemon.monitoring.metrics import CONTENT_TYPE, Metrics
 from daemon.net.http import Reply, Router, path, wants_websocket
+from daemon.net.listener import own_ports
 from daemon.net.static_files import Page
 from daemon.sessions.admission import Admission, Refusal, unauthorised
+from streaming.dialects.offers import BY_PATH, NATIVE, Offer
 from streaming.protocol import SUBPROTOCOL
 
 METHODS = ("GET", "HEAD")
-WEBSOCKET_PATHS = ("/", "/v1")
 
 
 class Endpoints:
-    """By path. warmth: waits, where a websocket may wait for the model before it is let in."""
+    """By path, or by port where a protocol has one of its own.
+
+    warmth: waits, where a websocket may wait for the model before it is let in.
+    """
 
     def __init__(
         self,
@@ -32,6 +37,7 @@ class Endpoints:
         self._health = health
         self._warmth = warmth
         self._page = Page()
+        self._by_port = own_ports(admission.config)
         self.router = Router(
             {
                 "/livez": lambda _: health().livez(),
@@ -39,7 +45,7 @@ class Endpoints:
                 "/healthz": self._known_only(lambda: health().healthz(metrics.counts())),
                 "/metrics": self._known_only(self._metrics_text),
             }
-            | dict.fromkeys(WEBSOCKET_PATHS, self._point_out)
+            | {path: partial(self._point_out, offer) for path, offer in BY_PATH.items()}
         )
 
     async def answer(self, socket: ServerConnection, request: Request) -> Response | None:
@@ -57,16 +63,28 @@ class Endpoints:
         if not wants_websocket(request):
             page = self._page.answer(path(request), request)
             return page or self.router.answer(request).response(socket)
-        if path(request) not in WEBSOCKET_PATHS:
+        offer = self._offer(socket, request)
+        if offer is None:
             return self.router.answer(request).response(socket)
-        refusal = await self._admit(socket, request)
+        refusal = await self._admit(socket, request, offer)
         if refusal is None:
             return None
         self._metrics.refused.labels(refusal.reason).inc()
         return refusal.reply.response(socket)
 
-    async def _admit(self, socket: ServerConnection, request: Request) -> Refusal | None:
-        guest = self._admission.identify(request)
+    def _offer(self, socket: ServerConnection, request: Request) -> Offer | None:
+        """What is spoken at this port and path, if anything."""
+        address = socket.local_address  # a text where it is a Unix socket
+        port = address[1] if isinstance(address, tuple) else 0
+        return self._by_port.get(port) or BY_PATH.get(path(request))
+
+    async def _admit(
+        self, socket: ServerConnection, request: Request, offer: Offer
+    ) -> Refusal | None:
+        label = self._admission.identify(request, offer)
+        if isinstance(label, Refusal):
+            return label
+        guest = self._admission.converse(request, label, offer)
         if isinstance(guest, Refusal):
             return guest
         await self._warmth()
@@ -76,15 +94,16 @@ class Endpoints:
         """`answer` for those with a token, where there are tokens."""
         return lambda request: answer() if self._admission.knows(request) else unauthorised()
 
-    def _point_out(self, request: Request) -> Reply:
+    def _point_out(self, offer: Offer, request: Request) -> Reply:
         """Tell a plain request that a websocket is wanted; or what refuses one now: a browser hears
         nothing of why its websocket failed, so the page asks in this way.
         """
-        guest = self._admission.identify(request)
-        refusal = guest if isinstance(guest, Refusal) else self._admission.check_capacity(guest)
+        label = self._admission.identify(request, offer)
+        refusal = label if isinstance(label, Refusal) else self._admission.check_capacity(label)
         if refusal is not None:
             return refusal.reply
-        text = f"this is captiond: connect by websocket, subprotocol {SUBPROTOCOL}\n"
+        spoken = f"subprotocol {SUBPROTOCOL}" if offer is NATIVE else f"protocol of {offer.title}"
+        text = f"this is captiond: connect by websocket, {spoken}\n"
         return Reply(HTTPStatus.UPGRADE_REQUIRED, text, headers={"Upgrade": "websocket"})
 
     def _metrics_text(self) -> Reply:

@@ -30,24 +30,12 @@ from daemon.sessions.connection import Connection
 from daemon.sessions.live_session import Service
 from daemon.sessions.registry import SessionRegistry
 from daemon.sessions.transcripts import Transcripts
-from streaming.settings import Settings
 from streaming.silero import DetectorError
 from streaming.vad import detector
 
 logger = logging.getLogger(__name__)
 
 LAST_ROUND = 10.0  # seconds granted to the engine's last round
-
-
-def settings_of(config: Config) -> Settings:
-    """What `config` tells the streaming room."""
-    return Settings(
-        vad=config.vad,
-        vad_mode=config.vad_mode,
-        minimum_speech_ms=config.minimum_speech_ms,
-        endpoint_silence_ms=config.endpoint_silence_ms,
-        partial_interval_ms=config.partial_interval_ms,
-    )
 
 
 def transcripts_of(config: Config, metrics: Metrics) -> Transcripts | None:
@@ -218,7 +206,7 @@ class Daemon:
         """Serve new sessions by the configuration in force."""
         config = self.config
         self._service = Service(
-            config, settings_of(config), self.scheduler, engine, self.metrics, self.transcripts
+            config, config.settings, self.scheduler, engine, self.metrics, self.transcripts
         )
         self.ready.set()
 

@@ -9,6 +9,7 @@ from daemon.monitoring.metrics import Metrics, total
 from daemon.recognition.scheduler import Scheduler
 from daemon.sessions.close_reasons import NORMAL, SHUTTING_DOWN, CloseReason
 from daemon.sessions.live_session import LiveSession, Service
+from streaming.dialects.dialect import Told
 from streaming.protocol import (
     Closed,
     Error,
@@ -16,7 +17,6 @@ from streaming.protocol import (
     Flushed,
     ProtocolError,
     Ready,
-    ServerMessage,
     Speech,
     Start,
 )
@@ -31,10 +31,10 @@ class Ear:
     gone = False
 
     def __init__(self) -> None:
-        self.heard: list[ServerMessage] = []
+        self.heard: list[Told] = []
         self.close_reason: CloseReason | None = None
 
-    def tell(self, message: ServerMessage) -> None:
+    def tell(self, message: Told) -> None:
         assert self.close_reason is None, "told after the end"
         self.heard.append(message)
 

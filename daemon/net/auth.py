@@ -5,7 +5,12 @@ A token is named in the log by its label alone, and its text is never repeated t
 Where a token may stand in a request, for browsers cannot set headers of a websocket:
 
     Authorization: Bearer TOKEN                                    (RFC 6750)
+    Authorization: Token TOKEN, or the token alone                 (Deepgram, AssemblyAI)
+    api-key: TOKEN, x-api-key: TOKEN                               (Azure, and others)
     Sec-WebSocket-Protocol: captiond.v1, captiond.token.TOKEN
+    Sec-WebSocket-Protocol: realtime, openai-insecure-api-key.TOKEN
+    Sec-WebSocket-Protocol: token, TOKEN or bearer, TOKEN          (Deepgram)
+    ?token=TOKEN                                                   (AssemblyAI, WhisperLive)
 """
 
 import hashlib
@@ -13,15 +18,21 @@ import hmac
 import ipaddress
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from websockets.datastructures import Headers
+from websockets.http11 import Request
 
 from daemon.config import ConfigError
 
 TOKEN_PROTOCOL = "captiond.token."  # noqa: S105 - what stands before a token, not one
+# What stands before one in the protocols of others.
+KEY_PROTOCOLS = (TOKEN_PROTOCOL, "openai-insecure-api-key.")
+SCHEMES = ("bearer", "token")
+KEY_HEADERS = ("api-key", "x-api-key")
 _TOKEN = re.compile(r"[A-Za-z0-9._~-]{16,200}")  # what a header and a subprotocol can both carry
 _LABEL = re.compile(r"[A-Za-z0-9._-]{1,40}")
 
@@ -71,7 +82,7 @@ class Tokens:
     def __len__(self) -> int:
         return len(self._digests)
 
-    def label(self, headers: Headers) -> str | None:
+    def label(self, request: Request) -> str | None:
         """Whose token the request carries; None where it carries none that is known.
 
         Takes as long for a wrong token as for a right one: digests are compared in constant time,
@@ -80,7 +91,7 @@ class Tokens:
         if not self._digests:
             return ""
         found = None
-        for offered in map(_digest, _offered(headers)):
+        for offered in map(_digest, _offered(request)):
             for label, digest in self._digests.items():
                 if hmac.compare_digest(offered, digest):
                     found = label
@@ -120,18 +131,24 @@ def _names_no_domain(host: str | None) -> bool:
     return True
 
 
-def _offered(headers: Headers) -> list[str]:
+def _offered(request: Request) -> list[str]:
+    headers = request.headers
     tokens = []
     for value in headers.get_all("Authorization"):
         scheme, _, token = value.strip().partition(" ")
-        if scheme.lower() == "bearer":
+        if not token:
+            tokens.append(scheme)
+        elif scheme.lower() in SCHEMES:
             tokens.append(token.strip())
-    tokens += [
-        name.removeprefix(TOKEN_PROTOCOL)
-        for name in offered_protocols(headers)
-        if name.startswith(TOKEN_PROTOCOL)
-    ]
-    return tokens[:4]  # comparing is cheap, but not for thousands
+    for name in KEY_HEADERS:
+        tokens += headers.get_all(name)
+    protocols = offered_protocols(headers)
+    for before, name in zip(["", *protocols], protocols, strict=False):
+        tokens += [name.removeprefix(one) for one in KEY_PROTOCOLS if name.startswith(one)]
+        tokens += [name] * (before in SCHEMES)
+    with suppress(ValueError):  # it is no URL
+        tokens += parse_qs(urlsplit(request.path).query).get("token", [])
+    return tokens[:8]  # comparing is cheap, but not for thousands
 
 
 def offered_protocols(headers: Headers) -> list[str]:

@@ -13,13 +13,15 @@ from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
 
 from daemon.config import Config
-from streaming.protocol import SUBPROTOCOL
+from streaming.dialects.offers import OFFERS, Offer
 
 PING_INTERVAL = 20.0  # seconds: keeps proxies from closing a connection that is silent
 PEER_TIMEOUT = 60  # seconds that a client may neither answer nor read
 REQUEST_TIMEOUT = 10.0  # seconds that a connection may take to ask for something
 QUEUED_FRAMES = 4  # read ahead, each up to max_frame_bytes; a slow session must not hoard
 STRANGERS = 200  # connections beside those that have a session: probes, pages, scans
+
+SUBPROTOCOLS = {name for offer in OFFERS for name in offer.subprotocols}
 
 Answerer = Callable[[ServerConnection, Request], Awaitable[Response | None]]
 
@@ -71,15 +73,18 @@ class Listener:
     async def open(self, inherited: Sequence[socket.socket]) -> None:
         """Listen on the sockets handed over, or else where the configuration says.
 
-        Raises ListenError.
+        Raises ListenError, and listens nowhere.
         """
         host, port = self._config.host, self._config.port
         try:
-            if inherited:
-                self._servers = [await self._serve(None, None, sock) for sock in inherited]
-            else:
-                self._servers = [await self._serve(host, port, None)]
+            for sock in inherited:
+                self._servers.append(await self._serve(None, None, sock))
+            ports = [*([] if inherited else [port]), *own_ports(self._config)]
+            for port in ports:
+                self._servers.append(await self._serve(host, port, None))
         except OSError as error:
+            for server in self._servers:
+                server.close()
             raise ListenError(
                 f"cannot listen on {host}, port {port}: {error.strerror}; take another --port or --host"
             ) from None
@@ -155,6 +160,12 @@ class Listener:
         return Tracked
 
 
+def own_ports(config: Config) -> dict[int, Offer]:
+    """The ports at which one protocol alone is spoken, whatever the path."""
+    ports = {getattr(config, offer.port): offer for offer in OFFERS if offer.port}
+    return {port: offer for port, offer in ports.items() if port}
+
+
 def _watch_peer(connection: socket.socket) -> None:
     """Have the kernel end the connection when the peer is gone, or reads nothing, for PEER_TIMEOUT.
 
@@ -177,5 +188,5 @@ def _watch_peer(connection: socket.socket) -> None:
 def _select_subprotocol(
     _socket: ServerConnection, offered: Sequence[Subprotocol]
 ) -> Subprotocol | None:
-    """A client that offers none is served as captiond.v1; all others have been refused."""
-    return Subprotocol(SUBPROTOCOL) if SUBPROTOCOL in offered else None
+    """Of those offered; a client without any is served, too. Those that fit no path have been refused."""
+    return next((name for name in offered if name in SUBPROTOCOLS), None)

@@ -1,16 +1,16 @@
 """Which websockets are let in, and what the others are told before they become one."""
 
 import asyncio
-from collections import Counter
+import secrets
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Literal
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlsplit
 from weakref import WeakSet
 
 from websockets.asyncio.server import ServerConnection
-from websockets.datastructures import Headers
 from websockets.http11 import Request
 
 from daemon.config import Config
@@ -19,7 +19,9 @@ from daemon.monitoring.metrics import Metrics
 from daemon.net.auth import TOKEN_PROTOCOL, Tokens, offered_protocols, origin_allowed
 from daemon.net.http import Reply
 from daemon.sessions.registry import SessionRegistry
-from streaming.protocol import SUBPROTOCOL
+from streaming.dialects.dialect import Dialect, Opening
+from streaming.dialects.offers import NATIVE, Offer
+from streaming.protocol import SUBPROTOCOL, ProtocolError
 
 STATUS_HEADER = "Captiond-Status"  # tells clients a daemon that loads from one that is busy
 NOTHING: Mapping[str, str] = {}
@@ -27,6 +29,7 @@ NOTHING: Mapping[str, str] = {}
 # The label of the metric `captiond_refused`.
 Reason = Literal[
     "subprotocol",
+    "options",
     "origin",
     "token",
     "warming_up",
@@ -46,10 +49,21 @@ class Refusal:
     reply: Reply
 
 
-def authenticate(headers: Headers, tokens: Tokens, allowed_origins: Sequence[str]) -> Refusal | str:
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """Who was let in: the label of the token, and what is spoken."""
+
+    label: str
+    dialect: Dialect
+
+
+def authenticate(
+    request: Request, tokens: Tokens, allowed_origins: Sequence[str], offer: Offer = NATIVE
+) -> Refusal | str:
     """The label of the client's token, "" where none is needed; or why no client may ask so."""
+    headers = request.headers
     offered = [name for name in offered_protocols(headers) if not name.startswith(TOKEN_PROTOCOL)]
-    if offered and SUBPROTOCOL not in offered:
+    if offered and not set(offer.subprotocols) & set(offered):
         text = f"unknown subprotocol {', '.join(offered)}: this daemon speaks {SUBPROTOCOL}\n"
         return Refusal("subprotocol", Reply(HTTPStatus.BAD_REQUEST, text))
     if not origin_allowed(headers, allowed_origins):
@@ -58,7 +72,7 @@ def authenticate(headers: Headers, tokens: Tokens, allowed_origins: Sequence[str
             "to allowed_origins\n"
         )
         return Refusal("origin", Reply(HTTPStatus.FORBIDDEN, text))
-    label = tokens.label(headers)
+    label = tokens.label(request)
     return Refusal("token", unauthorised()) if label is None else label
 
 
@@ -111,7 +125,7 @@ def _busy(text: str, headers: Mapping[str, str] = NOTHING) -> Reply:
 class Admission:
     """The websockets that take up a session, and whether there is room for another.
 
-    config, tokens: those in force; a reload replaces them. admitted: each with the label of its token.
+    config, tokens: those in force; a reload replaces them.
     """
 
     def __init__(
@@ -124,7 +138,7 @@ class Admission:
     ) -> None:
         self.config = config
         self.tokens = tokens
-        self.admitted: dict[ServerConnection, str] = {}
+        self.admitted: dict[ServerConnection, Guest] = {}
         # Those of them that were let in, full or not, to resume a session.
         self._returning: WeakSet[ServerConnection] = WeakSet()
         self._registry = registry
@@ -138,14 +152,29 @@ class Admission:
 
     def knows(self, request: Request) -> bool:
         """Whether the request has a token, where there are tokens."""
-        return self.tokens.label(request.headers) is not None
+        return self.tokens.label(request) is not None
 
-    def identify(self, request: Request) -> Refusal | str:
-        """The label of the client's token, or why it may not ask, as `stranger` says."""
-        return authenticate(request.headers, self.tokens, self.config.allowed_origins)
+    def identify(self, request: Request, offer: Offer = NATIVE) -> Refusal | str:
+        """The label of the client's token, or why it may not ask, as `authenticate` says."""
+        return authenticate(request, self.tokens, self.config.allowed_origins, offer)
 
-    def admit(self, socket: ServerConnection, request: Request, label: str) -> Refusal | None:
+    def converse(self, request: Request, label: str, offer: Offer) -> Refusal | Guest:
+        """The client as it is served, or why it cannot be served what its URL asks for."""
+        opening = Opening(
+            name=secrets.token_hex(16),
+            query=parse_qsl(urlsplit(request.path).query, keep_blank_values=True),
+            headers={name.lower(): value for name, value in request.headers.raw_items()},
+            time=time.time(),
+            settings=self.config.settings,
+        )
+        try:
+            return Guest(label, offer.dialect(opening))
+        except ProtocolError as error:
+            return Refusal("options", Reply(HTTPStatus.BAD_REQUEST, f"{error}\n"))
+
+    def admit(self, socket: ServerConnection, request: Request, guest: Guest) -> Refusal | None:
         """Take up a session, or say why there is none."""
+        label = guest.label
         returning = self._returns(request, label)
         refusal = self.check_capacity(label, returning=returning)
         if refusal is not None:
@@ -153,7 +182,7 @@ class Admission:
         # The task that opens this connection ends with it, also if it never comes to the handler.
         task = asyncio.current_task()
         assert task is not None
-        self.admitted[socket] = label
+        self.admitted[socket] = guest
         if returning:
             self._returning.add(socket)
         task.add_done_callback(lambda _: self.leave(socket))
@@ -165,7 +194,7 @@ class Admission:
 
     def check_capacity(self, label: str, *, returning: bool = False) -> Refusal | None:
         """Why there is no room now for a client whose token is called `label`, if so."""
-        taken = Counter(self.admitted.values())[label]
+        taken = sum(guest.label == label for guest in self.admitted.values())
         return check_capacity(self._health(), self.config, of_token=taken, returning=returning)
 
     def no_room(self, socket: ServerConnection) -> str:
@@ -175,9 +204,9 @@ class Admission:
         """
         if socket not in self._returning:
             return ""
-        label = self.admitted.pop(socket)  # the room is for itself
-        refusal = self.check_capacity(label)
-        self.admitted[socket] = label
+        guest = self.admitted.pop(socket)  # the room is for itself
+        refusal = self.check_capacity(guest.label)
+        self.admitted[socket] = guest
         if refusal is None:
             self._returning.discard(socket)
             return ""

@@ -24,6 +24,7 @@ from daemon.sessions.lag import LagReporter
 from daemon.sessions.replay_log import ReplayLog
 from daemon.sessions.transcripts import Transcript, Transcripts
 from model.engine.requests import Failure
+from streaming.dialects.dialect import Told
 from streaming.lifecycle import Event, State
 from streaming.protocol import (
     SAMPLE_BYTES,
@@ -80,7 +81,7 @@ class Client(Protocol):
     def gone(self) -> bool:
         """Whether it can be told nothing any more."""
 
-    def tell(self, message: ServerMessage) -> None:
+    def tell(self, message: Told) -> None:
         """The next message."""
 
     def changed(self) -> None:
