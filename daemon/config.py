@@ -118,6 +118,15 @@ class Config(Struct, frozen=True, kw_only=True):
             description="wait for a turn beyond which new clients get HTTP 503",
         ),
     ] = 5.0
+    max_files: Annotated[
+        int, Meta(ge=1, le=1000, description="recordings over HTTP transcribed at once; more wait")
+    ] = 2
+    max_file_mb: Annotated[
+        float, Meta(ge=0.001, le=1e5, description="largest recording taken over HTTP; 413 beyond")
+    ] = 500.0
+    max_file_seconds: Annotated[
+        float, Meta(ge=1.0, le=1e6, description="longest recording taken over HTTP; 413 beyond")
+    ] = 14_400.0
     start_timeout_seconds: Annotated[
         float, Meta(ge=0.1, le=600.0, description="how long a client may take to send `start`")
     ] = 10.0

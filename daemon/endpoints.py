@@ -1,14 +1,16 @@
 """What the daemon answers over HTTP: the page, probes, metrics, and who may become a websocket."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from http import HTTPStatus
 
 from websockets.asyncio.server import ServerConnection
 from websockets.http11 import Request, Response
 
+from daemon.files.api import MODELS, Api
 from daemon.monitoring.health import Health
 from daemon.monitoring.metrics import CONTENT_TYPE, Metrics
+from daemon.net.exchange import Exchange
 from daemon.net.http import Reply, Router, path, wants_websocket
 from daemon.net.listener import own_ports
 from daemon.net.static_files import Page
@@ -23,6 +25,7 @@ class Endpoints:
     """By path, or by port where a protocol has one of its own.
 
     warmth: waits, where a websocket may wait for the model before it is let in.
+    api: answers requests with a body.
     """
 
     def __init__(
@@ -31,7 +34,9 @@ class Endpoints:
         metrics: Metrics,
         health: Callable[[], Health],
         warmth: Callable[[], Awaitable[None]],
+        api: Api,
     ) -> None:
+        self._api = api
         self._admission = admission
         self._metrics = metrics
         self._health = health
@@ -51,18 +56,24 @@ class Endpoints:
     async def answer(self, socket: ServerConnection, request: Request) -> Response | None:
         """Reply to a request before it becomes a websocket; None lets it become one."""
         if request.method not in METHODS:
-            text = f"{request.method} is not served here: use {' or '.join(METHODS)}\n"
-            allow = {"Allow": ", ".join(METHODS)}
-            return Reply(HTTPStatus.METHOD_NOT_ALLOWED, text, headers=allow).response(socket)
+            return not_allowed(request.method, METHODS).response(socket)
         response = await self._respond(socket, request)
         if response is not None and request.method == "HEAD":
             response.body = b""  # its length stays told (RFC 9110, 9.3.2)
         return response
 
+    async def take(self, exchange: Exchange) -> None:
+        """Answer a request that has a body."""
+        handler = self._api.handlers.get(path(exchange.request))
+        if handler is None:
+            await exchange.reply(not_allowed("POST", METHODS))
+        else:
+            await handler(exchange)
+
     async def _respond(self, socket: ServerConnection, request: Request) -> Response | None:
         if not wants_websocket(request):
             page = self._page.answer(path(request), request)
-            return page or self.router.answer(request).response(socket)
+            return page or self._plain(request).response(socket)
         offer = self._offer(socket, request)
         if offer is None:
             return self.router.answer(request).response(socket)
@@ -71,6 +82,14 @@ class Endpoints:
             return None
         self._metrics.refused.labels(refusal.reason).inc()
         return refusal.reply.response(socket)
+
+    def _plain(self, request: Request) -> Reply:
+        where = path(request)
+        if where == MODELS or where.startswith(f"{MODELS}/"):
+            return self._api.models(request)
+        if where in self._api.handlers and where not in self.router.routes:
+            return not_allowed(request.method, ("POST",))
+        return self.router.answer(request)
 
     def _offer(self, socket: ServerConnection, request: Request) -> Offer | None:
         """What is spoken at this port and path, if anything."""
@@ -108,3 +127,10 @@ class Endpoints:
 
     def _metrics_text(self) -> Reply:
         return Reply(HTTPStatus.OK, self._metrics.text(), CONTENT_TYPE)
+
+
+def not_allowed(method: str, allowed: Sequence[str]) -> Reply:
+    """For a method that a path does not have."""
+    text = f"{method} is not served here: use {' or '.join(allowed)}\n"
+    headers = {"Allow": ", ".join(allowed)}
+    return Reply(HTTPStatus.METHOD_NOT_ALLOWED, text, headers=headers)

@@ -19,6 +19,8 @@ from websockets.asyncio.server import ServerConnection
 
 from daemon.config import Config, ConfigError, reloaded
 from daemon.endpoints import Endpoints
+from daemon.files.api import Api
+from daemon.files.service import FileService
 from daemon.monitoring.health import Health, Status
 from daemon.monitoring.metrics import Metrics
 from daemon.net.auth import Tokens
@@ -94,9 +96,22 @@ class Daemon:
         self._stop_insisted = asyncio.Event()
         self._began = time.monotonic()
         self._warm: asyncio.Future[Engine]
-        self.endpoints = Endpoints(self.admission, self.metrics, lambda: self.health, self._warmth)
+        files = FileService(
+            self.admission,
+            self.metrics,
+            lambda: self.health,
+            lambda: self._service,
+            self._warmth,
+        )
+        self.endpoints = Endpoints(
+            self.admission, self.metrics, lambda: self.health, self._warmth, Api(files)
+        )
         self.listener = Listener(
-            self._handle, self.endpoints.answer, config, self._tls.context if self._tls else None
+            self._handle,
+            self.endpoints.answer,
+            self.endpoints.take,
+            config,
+            self._tls.context if self._tls else None,
         )
         self.ready = asyncio.Event()
         """Set when clients are welcome."""

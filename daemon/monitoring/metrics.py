@@ -95,6 +95,10 @@ class Metrics(Collector):
             name: counter(f"dialect_{name}", text, ["dialect"])
             for name, text in DIALECT_COUNTERS.items()
         }
+        self.files = counter("files", "Recordings over HTTP, by how they ended", ["outcome"])
+        self.files_running = gauge("files_running", "Recordings that are being transcribed")
+        self.files_waiting = gauge("files_waiting", "Recordings that wait for their turn")
+        self.file_audio = counter("file_audio_seconds", "Audio of recordings transcribed")
         self._scheduled = [(counter(name, text), value) for name, text, value in SCHEDULED]
         self._gauges = [(gauge(name, text), value) for name, text, value in GAUGES]
         gauge("alpha", "Share of drafted tokens accepted").set_function(lambda: self.alpha)

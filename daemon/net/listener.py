@@ -1,18 +1,21 @@
 """The port: TCP connections, TLS, strangers that say nothing and peers that are gone.
 
-Reads no frame and decides about no session.
+Reads no frame and decides about no session. A connection's first bytes say who reads the rest: a POST has a
+body, which the websocket library does not read, and goes to daemon/net/exchange.py; all else is the library's.
 """
 
 import asyncio
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
+from typing import cast
 
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
 
 from daemon.config import Config
+from daemon.net.exchange import Exchange
 from streaming.dialects.offers import OFFERS, Offer
 
 PING_INTERVAL = 20.0  # seconds: keeps proxies from closing a connection that is silent
@@ -20,6 +23,7 @@ PEER_TIMEOUT = 60  # seconds that a client may neither answer nor read
 REQUEST_TIMEOUT = 10.0  # seconds that a connection may take to ask for something
 QUEUED_FRAMES = 4  # read ahead, each up to max_frame_bytes; a slow session must not hoard
 STRANGERS = 200  # connections beside those that have a session: probes, pages, scans
+WITH_BODY = b"POST "  # what a request begins with that is not the websocket library's
 
 SUBPROTOCOLS = {name for offer in OFFERS for name in offer.subprotocols}
 
@@ -30,24 +34,79 @@ class ListenError(Exception):
     """The address cannot be bound; the message is a full sentence."""
 
 
+class Tracked(ServerConnection):
+    """A websocket of `listener`, which another reads until it is known to be one."""
+
+    listener: "Listener"
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The library knows connections after the handshake only; the listener from now on."""
+        opening = Opening(self, cast("asyncio.Transport", transport))
+        opening.transport.set_protocol(opening)
+        self.listener.accepted(opening)
+
+    def begin_with(self, transport: asyncio.Transport) -> None:
+        """From now on this is the protocol of the connection."""
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It has ended."""
+        self.listener.lost(self)
+        super().connection_lost(exc)
+
+
+class Opening(asyncio.Protocol):
+    """A connection that has been accepted, TLS agreed upon, and of which nothing else is known."""
+
+    def __init__(self, websocket: Tracked, transport: asyncio.Transport) -> None:
+        self.transport = transport
+        self._websocket = websocket
+        self._first = b""
+
+    def data_received(self, data: bytes) -> None:
+        """Choose who reads, and be of no more use."""
+        self._first += data
+        if len(self._first) < len(WITH_BODY) and WITH_BODY.startswith(self._first):
+            return
+        listener = self._websocket.listener
+        reader: Tracked | Exchange = self._websocket
+        if self._first.startswith(WITH_BODY):
+            reader = listener.exchange()
+        self.transport.set_protocol(reader)
+        reader.begin_with(self.transport)
+        listener.replace(self, reader)
+        reader.data_received(self._first)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It has never said what it wants."""
+        del exc
+        self._websocket.listener.lost(self)
+
+
+Peer = ServerConnection | Exchange | Opening
+
+
 class Listener:
     """Accepts connections and keeps account of them.
 
-    handle: serves a websocket. answer: replies to its request in HTTP, or with None lets it in.
-    sockets: every connection, handshake or not, with its timer that ends strangers who ask nothing.
+    handle: serves a websocket. answer: replies to its request in HTTP, or with None lets it in. take:
+    answers a request with a body. sockets: every connection, handshake or not, with its timer that ends
+    strangers who ask nothing.
     """
 
     def __init__(
         self,
         handle: Callable[[ServerConnection], Awaitable[None]],
         answer: Answerer,
+        take: Callable[[Exchange], Awaitable[None]],
         config: Config,
         tls: ssl.SSLContext | None,
     ) -> None:
-        self.sockets: dict[ServerConnection, asyncio.TimerHandle] = {}
+        self.sockets: dict[Peer, asyncio.TimerHandle] = {}
         self._servers: list[Server] = []
         self._handle = handle
         self._answer = answer
+        self._take = take
         self._config = config
         self.most = config.max_sessions + STRANGERS  # connections; a reload may change it
         self._tls = tls
@@ -115,49 +174,63 @@ class Listener:
         )
 
     async def _asked(self, socket: ServerConnection, request: Request) -> Response | None:
-        if (timer := self.sockets.get(socket)) is not None:  # else it is gone already
-            timer.cancel()
+        self._has_asked(socket)
         return await self._answer(socket, request)
 
+    def _has_asked(self, peer: Peer) -> None:
+        if (timer := self.sockets.get(peer)) is not None:  # else it is gone already
+            timer.cancel()
+
+    @property
+    def exchanges(self) -> list[Exchange]:
+        """The requests with a body that are being answered."""
+        return [one for one in self.sockets if isinstance(one, Exchange)]
+
+    def exchange(self) -> Exchange:
+        """A reader for a connection that begins a request with a body."""
+        return Exchange(self._take, self._has_asked, self.lost)
+
+    def accepted(self, peer: Peer) -> None:
+        """Enter a new connection in the account; where there are too many, one ends."""
+        loop = asyncio.get_running_loop()
+        self.sockets[peer] = loop.call_later(REQUEST_TIMEOUT, peer.transport.abort)
+        _watch_peer(peer.transport.get_extra_info("socket"))
+        here = [one for one in self.sockets if not one.transport.is_closing()]
+        if len(here) > self.most:
+            # Who has said nothing yet goes first: silence must not keep others out.
+            silent = (one for one in here if not self.sockets[one].cancelled())
+            next(silent, peer).transport.abort()
+
+    def replace(self, opening: Opening, reader: ServerConnection | Exchange) -> None:
+        """The connection is read by `reader` from now on; its timer goes on."""
+        self.sockets[reader] = self.sockets.pop(opening)
+
+    def lost(self, peer: Peer) -> None:
+        """The connection has ended."""
+        self.sockets.pop(peer).cancel()
+
     def close(self, keep: set[ServerConnection]) -> None:
-        """Accept no more, and drop every connection that is not in `keep`."""
+        """Accept no more; drop every connection that is not in `keep` and answers no request."""
         for server in self._servers:
             server.close(close_connections=False)
-        self.drop(self.sockets.keys() - keep)
+        self.drop(self.sockets.keys() - keep - set(self.exchanges))
 
-    def drop(self, sockets: set[ServerConnection]) -> None:
+    def drop(self, peers: set[Peer]) -> None:
         """End these connections without a word."""
-        for one in sockets:
+        for one in peers:
             one.transport.abort()
 
     async def wait_closed(self) -> None:
         """Until the last connection has ended."""
+        while tasks := [one.task for one in self.exchanges if one.task is not None]:
+            await asyncio.wait(tasks)
+            await asyncio.sleep(0)  # the connection is lost in the turn after that
         for server in self._servers:
             await server.wait_closed()
 
     def _tracked(self) -> type[ServerConnection]:
-        """A connection class that enters itself in the account.
-
-        The library knows connections after the handshake only, and a silent one delays the end.
-        """
-        sockets, listener = self.sockets, self
-
-        class Tracked(ServerConnection):
-            def connection_made(self, transport: asyncio.BaseTransport) -> None:
-                super().connection_made(transport)
-                sockets[self] = self.loop.call_later(REQUEST_TIMEOUT, self.transport.abort)
-                _watch_peer(transport.get_extra_info("socket"))
-                here = [one for one in sockets if not one.transport.is_closing()]
-                if len(here) > listener.most:
-                    # Who has said nothing yet goes first: silence must not keep others out.
-                    silent = (one for one in here if not sockets[one].cancelled())
-                    next(silent, self).transport.abort()
-
-            def connection_lost(self, exc: Exception | None) -> None:
-                sockets.pop(self).cancel()
-                super().connection_lost(exc)
-
-        return Tracked
+        """The class of this listener's connections."""
+        return type("Tracked", (Tracked,), {"listener": self})
 
 
 def own_ports(config: Config) -> dict[int, Offer]:
