@@ -34,6 +34,9 @@ ENVIRONMENT_PREFIX = "CAPTIOND_"
 ORIGIN = re.compile(
     r"\*|null|[a-z][a-z0-9+.-]*://[^/\s*?#@]+/?", re.IGNORECASE
 )  # of a web page (RFC 6454)
+STREAM_ADDRESS = re.compile(
+    r"tcp://[^/\s:]+:[0-9]{1,5}|tcp://\[[0-9a-fA-F:]+\]:[0-9]{1,5}|unix:///\S+"
+)
 # Not keys of `Config`: the file to read; the address that this package's clients call, and their token.
 OTHER_VARIABLES = frozenset({"CAPTIOND_CONFIG", "CAPTIOND_URL", "CAPTIOND_TOKEN"})
 
@@ -48,6 +51,8 @@ FIXED = frozenset(
         "port",
         "whisperlive_port",
         "vosk_port",
+        "wyoming",
+        "wyoming_name",
         "model",
         "device",
         "threads",
@@ -77,6 +82,16 @@ class Config(Struct, frozen=True, kw_only=True):
     vosk_port: Annotated[
         int, Meta(ge=0, le=65_535, description="for Vosk's clients, often 2700; 0 is none")
     ] = 0
+    wyoming: Annotated[
+        str,
+        Meta(
+            description="where Wyoming's clients connect, such as tcp://127.0.0.1:10300 or "
+            "unix:///run/captiond/wyoming.sock; empty is nowhere"
+        ),
+    ] = ""
+    wyoming_name: Annotated[
+        str, Meta(description="under which Wyoming is announced by zeroconf; empty announces none")
+    ] = ""
     model: Annotated[
         Text, Meta(description="short name, directory or hub id (see `captiond models`)")
     ] = "base"
@@ -302,6 +317,11 @@ def _convert(key: str, value: object, origin: str, *, strict: bool) -> Any:
         converted = msgspec.convert(value, KEYS[key].type, strict=strict)
     except msgspec.ValidationError:
         raise ConfigError(f"{origin} is {value!r}; accepted is {accepted(key)}") from None
+    if key == "wyoming" and converted and not STREAM_ADDRESS.fullmatch(converted):
+        raise ConfigError(
+            f"{origin} is {converted!r}; accepted is tcp://HOST:PORT, such as "
+            "tcp://127.0.0.1:10300, and unix:///PATH"
+        )
     if key == "allowed_origins" and (
         wrong := [one for one in converted if not ORIGIN.fullmatch(one)]
     ):

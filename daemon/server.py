@@ -24,13 +24,14 @@ from daemon.files.service import FileService
 from daemon.monitoring.health import Health, Status
 from daemon.monitoring.metrics import Metrics
 from daemon.net.auth import Tokens
-from daemon.net.listener import STRANGERS, Listener
+from daemon.net.listener import STRANGERS, Listener, ListenError
 from daemon.net.tls import Tls
 from daemon.recognition.scheduler import Engine, Scheduler
 from daemon.sessions.admission import Admission
 from daemon.sessions.connection import Connection
 from daemon.sessions.live_session import Service
 from daemon.sessions.registry import SessionRegistry
+from daemon.sessions.stream_service import StreamService
 from daemon.sessions.transcripts import Transcripts
 from streaming.silero import DetectorError
 from streaming.vad import detector
@@ -113,6 +114,7 @@ class Daemon:
             config,
             self._tls.context if self._tls else None,
         )
+        self.streams = StreamService(config, self.admission, self.sessions, lambda: self._service)
         self.ready = asyncio.Event()
         """Set when clients are welcome."""
         self.abandoned = False
@@ -126,6 +128,11 @@ class Daemon:
     async def start(self) -> None:
         """Bind the port and begin to load the model. Raises ListenError."""
         await self.listener.open(self._inherited)
+        try:
+            await self.streams.open()
+        except (ListenError, ConfigError):
+            self.listener.close(keep=())
+            raise
         self._warm = asyncio.wrap_future(self.scheduler.start())
 
     async def run(self) -> None:
@@ -227,7 +234,8 @@ class Daemon:
 
     async def _drain(self) -> None:
         """Refuse the new, finish the old, then drop what is left."""
-        self.listener.close(keep=set(self.admission.admitted))
+        self.listener.close(keep=self.admission.admitted)
+        await self.streams.close()
         for connection in list(self.connections):
             connection.shut_down()
         closed = asyncio.create_task(self._settled())
@@ -237,6 +245,7 @@ class Daemon:
         if late:
             logger.warning("%d connections are dropped before their end", len(late))
         self.listener.drop(late)
+        self.streams.drop()
         await self.listener.wait_closed()
         self.sessions.abandon()
         await closed
@@ -244,6 +253,7 @@ class Daemon:
     async def _settled(self) -> None:
         """Until every client is gone, and what its transcript awaits is written."""
         await self.listener.wait_closed()
+        await self.streams.wait_closed()
         await self.sessions.clear()
 
     async def _warmth(self) -> None:

@@ -7,7 +7,7 @@ body, which the websocket library does not read, and goes to daemon/net/exchange
 import asyncio
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import cast
 
 from websockets.asyncio.server import Server, ServerConnection, serve
@@ -167,7 +167,7 @@ class Listener:
             max_queue=QUEUED_FRAMES,
             ping_interval=PING_INTERVAL,
             # Pongs wait behind audio while reading is paused, so their absence proves nothing; the
-            # kernel finds dead peers instead (_watch_peer).
+            # kernel finds dead peers instead (watch_peer).
             ping_timeout=None,
             # An answer may wait for the model; those who ask nothing are ended by their timers.
             open_timeout=None,
@@ -194,7 +194,7 @@ class Listener:
         """Enter a new connection in the account; where there are too many, one ends."""
         loop = asyncio.get_running_loop()
         self.sockets[peer] = loop.call_later(REQUEST_TIMEOUT, peer.transport.abort)
-        _watch_peer(peer.transport.get_extra_info("socket"))
+        watch_peer(peer.transport.get_extra_info("socket"))
         here = [one for one in self.sockets if not one.transport.is_closing()]
         if len(here) > self.most:
             # Who has said nothing yet goes first: silence must not keep others out.
@@ -209,11 +209,11 @@ class Listener:
         """The connection has ended."""
         self.sockets.pop(peer).cancel()
 
-    def close(self, keep: set[ServerConnection]) -> None:
+    def close(self, keep: Collection[object]) -> None:
         """Accept no more; drop every connection that is not in `keep` and answers no request."""
         for server in self._servers:
             server.close(close_connections=False)
-        self.drop(self.sockets.keys() - keep - set(self.exchanges))
+        self.drop(self.sockets.keys() - set(keep) - set(self.exchanges))
 
     def drop(self, peers: set[Peer]) -> None:
         """End these connections without a word."""
@@ -239,7 +239,7 @@ def own_ports(config: Config) -> dict[int, Offer]:
     return {port: offer for port, offer in ports.items() if port}
 
 
-def _watch_peer(connection: socket.socket) -> None:
+def watch_peer(connection: socket.socket) -> None:
     """Have the kernel end the connection when the peer is gone, or reads nothing, for PEER_TIMEOUT.
 
     Keepalive probes serve silent connections, TCP_USER_TIMEOUT those with data under way, a closed

@@ -138,7 +138,7 @@ class Admission:
     ) -> None:
         self.config = config
         self.tokens = tokens
-        self.admitted: dict[ServerConnection, Guest] = {}
+        self.admitted: dict[object, Guest] = {}  # by connection
         # Those of them that were let in, full or not, to resume a session.
         self._returning: WeakSet[ServerConnection] = WeakSet()
         self._registry = registry
@@ -188,7 +188,7 @@ class Admission:
         task.add_done_callback(lambda _: self.leave(socket))
         return None
 
-    def leave(self, socket: ServerConnection) -> None:
+    def leave(self, socket: object) -> None:
         """The connection has ended."""
         self.admitted.pop(socket, None)
 
