@@ -37,6 +37,10 @@ ORIGIN = re.compile(
 STREAM_ADDRESS = re.compile(
     r"tcp://[^/\s:]+:[0-9]{1,5}|tcp://\[[0-9a-fA-F:]+\]:[0-9]{1,5}|unix:///\S+"
 )
+TEXTS = {
+    "wyoming": "an address",
+    "wyoming_name": "a name",
+}  # all others that may be empty are paths
 # Not keys of `Config`: the file to read; the address that this package's clients call, and their token.
 OTHER_VARIABLES = frozenset({"CAPTIOND_CONFIG", "CAPTIOND_URL", "CAPTIOND_TOKEN"})
 
@@ -344,7 +348,7 @@ def accepted(key: str) -> str:
     """What a key takes, in words."""
     kind = _kind(key)
     if kind is str:
-        return "a text that is not empty" if KEYS[key].default else "a path"
+        return "a text that is not empty" if KEYS[key].default else TEXTS.get(key, "a path")
     if kind is tuple:
         return "a list of texts; in variables and flags with commas between"
     if kind in (int, float):

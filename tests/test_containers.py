@@ -6,19 +6,20 @@ import pytest
 import soxr
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from streaming.containers import ContainerError, Recording, recording
 from tests.support.recordings import KINDS, encoded, spoken, video
 
 
-def samples(found: Recording) -> np.ndarray:  # type: ignore[type-arg]
+def samples(found: Recording) -> NDArray[np.float32]:
     """All of it: float32 [samples], 16 kHz mono."""
     kind, scale = ("<i2", 32_768.0) if found.encoding == "s16le" else ("<f4", 1.0)
     data = np.frombuffer(b"".join(found.blocks), kind).reshape(-1, found.channels)
     return np.asarray(soxr.resample((data / scale).mean(axis=1), found.rate, 16_000))
 
 
-def fit(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:  # type: ignore[type-arg]
+def fit(one: NDArray[np.float32], other: NDArray[np.float32]) -> tuple[float, float]:
     """Correlation where they fit best, and how much later the first is there, in seconds."""
     size = len(one) + len(other)
     spectrum = np.fft.rfft(one, size) * np.conj(np.fft.rfft(other, size))

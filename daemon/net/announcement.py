@@ -15,15 +15,16 @@ async def announced(kind: str, name: str, host: str, port: int) -> AsyncIterator
     Raises ConfigError where the library is not installed.
     """
     try:
-        from zeroconf import ServiceInfo, get_all_addresses  # noqa: PLC0415 - an extra
+        from ifaddr import get_adapters  # noqa: PLC0415 - what zeroconf itself asks
+        from zeroconf import ServiceInfo  # noqa: PLC0415 - an extra
         from zeroconf.asyncio import AsyncZeroconf  # noqa: PLC0415
     except ImportError:
         raise ConfigError(
             'announcing needs the package zeroconf: pip install "captiond[zeroconf]"'
         ) from None
     wildcard = host in {"", "0.0.0.0", "::"}  # noqa: S104 - asked, not bound
-    found = [one for one in get_all_addresses() if not one.startswith("127.")]
-    addresses = found if wildcard else [host]
+    found = [ip.ip for adapter in get_adapters() for ip in adapter.ips if isinstance(ip.ip, str)]
+    addresses = [one for one in found if not one.startswith("127.")] if wildcard else [host]
     about = ServiceInfo(
         f"{kind}.local.",
         f"{name}.{kind}.local.",

@@ -36,6 +36,7 @@ def encoded(kind: str, samples: NDArray[np.int16] | None = None) -> bytes:
     made = io.BytesIO()
     with av.open(made, "w", format=container) as output:
         stream = output.add_stream(codec, rate=rate, layout=layout)
+        assert isinstance(stream, AudioStream)
         _encode(output, stream, samples if samples is not None else spoken())
     return made.getvalue()
 
