@@ -82,8 +82,8 @@ class Options(Struct, forbid_unknown_fields=True):
         ),
     ] = None
     utterance_end_ms: Annotated[
-        int | None,
-        Meta(ge=1_000, le=5_000, description="UtteranceEnd after so much without a word"),
+        Annotated[int, Meta(ge=1_000, le=5_000)] | None,
+        Meta(description="UtteranceEnd after so much without a word"),
     ] = None
     vad_events: Annotated[bool, Meta(description="SpeechStarted")] = False
     keyterm: Annotated[list[str] | None, Meta(description="`hot_words` of `start`")] = None

@@ -43,7 +43,8 @@ class Options(Struct):
         "transcribe"
     )
     send_last_n_segments: Annotated[
-        int | None, Meta(ge=1, le=1_000, description="most completed segments in a message")
+        Annotated[int, Meta(ge=1, le=1_000)] | None,
+        Meta(description="most completed segments in a message"),
     ] = 10
     hotwords: Annotated[str | None, Meta(description="`hot_words` of `start`, between commas")] = (
         None
