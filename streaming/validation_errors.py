@@ -6,7 +6,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, UnsetType
 
 
 def what_is_wrong(messages: Iterable[type[Struct]], text: str) -> str:
@@ -60,9 +60,9 @@ def accepted(kind: Any) -> str:
         options = get_args(kind)
     origin = get_origin(kind) or kind
     if origin is Literal:
-        return "one of " + ", ".join(options)
+        return "one of " + ", ".join(map(str, options))
     if origin in (Union, UnionType):
-        return ", or ".join(map(accepted, options))
+        return ", or ".join(accepted(one) for one in options if one is not UnsetType)
     if origin in (int, float):
         number = "a whole number" if origin is int else "a number"
         upper = f" to {bounds.le}" if bounds.le is not None else " on"

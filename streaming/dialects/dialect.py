@@ -95,6 +95,15 @@ def line(**fields: Any) -> str:
     return msgspec.json.encode(fields).decode()
 
 
+def parsed(frame: str | bytes) -> dict[str, Any] | None:
+    """The JSON object in a frame; None for whatever else it is."""
+    try:
+        found = msgspec.json.decode(frame)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
 class AudioClock:
     """How much audio has come, in seconds, of the format that `start` announces."""
 

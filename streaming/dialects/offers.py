@@ -5,8 +5,15 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
+from streaming.dialects import assemblyai, deepgram, vosk, whisperlive
+from streaming.dialects.assemblyai import AssemblyAi
+from streaming.dialects.deepgram import Deepgram
 from streaming.dialects.dialect import Dialect, Opening
 from streaming.dialects.native import Native
+from streaming.dialects.openai_options import BetaSession, Session
+from streaming.dialects.openai_realtime import OpenAiRealtime
+from streaming.dialects.vosk import Vosk
+from streaming.dialects.whisperlive import WhisperLive
 from streaming.protocol import SUBPROTOCOL
 
 
@@ -14,7 +21,8 @@ from streaming.protocol import SUBPROTOCOL
 class Offer:
     """A protocol. title: whose it is. paths: on the daemon's port. port: key of the configuration that
     names a port of its own, if any. subprotocols: one of these must be offered, where any is.
-    options: by the message that brings them. example: one line of a client's code; {url} is the daemon's.
+    options: by what brings them. example: one line of a client's; {url}, {http}, {host} and {port} are the
+    daemon's.
     """
 
     title: str
@@ -33,5 +41,44 @@ NATIVE = Offer(
     subprotocols=(SUBPROTOCOL,),
     example="captiond mic --url {url}",
 )
-OFFERS = (NATIVE,)
+OPENAI_REALTIME = Offer(
+    title="OpenAI Realtime",
+    dialect=OpenAiRealtime,
+    paths=("/v1/realtime",),
+    subprotocols=("realtime",),
+    example='OpenAI(base_url="{http}/v1").realtime.connect(extra_query={{"intent": "transcription"}})',
+    options=(("session.update", Session), ("transcription_session.update", BetaSession)),
+)
+DEEPGRAM = Offer(
+    title="Deepgram",
+    dialect=Deepgram,
+    paths=("/v1/listen",),
+    subprotocols=("token", "bearer"),
+    example="wscat -c '{url}/v1/listen?encoding=linear16&sample_rate=16000'",
+    options=(("the URL", deepgram.Options),),
+)
+ASSEMBLYAI = Offer(
+    title="AssemblyAI",
+    dialect=AssemblyAi,
+    paths=("/v3/ws",),
+    example='RealTimeTranscriber(RealTimeTranscriberOptions(api_host="{url}", api_key="none"))',
+    options=(("the URL", assemblyai.Options),),
+)
+WHISPERLIVE = Offer(
+    title="WhisperLive",
+    dialect=WhisperLive,
+    paths=("/whisperlive",),
+    port="whisperlive_port",
+    example='TranscriptionClient("{host}", {port})',
+    options=(("the first message", whisperlive.Options),),
+)
+VOSK = Offer(
+    title="Vosk",
+    dialect=Vosk,
+    paths=("/vosk",),
+    port="vosk_port",
+    example="vosk-transcriber --server ws://{host}:{port} --input speech.wav",
+    options=(("config", vosk.Options),),
+)
+OFFERS = (NATIVE, OPENAI_REALTIME, DEEPGRAM, ASSEMBLYAI, WHISPERLIVE, VOSK)
 BY_PATH = {path: offer for offer in OFFERS for path in offer.paths}

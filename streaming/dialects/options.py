@@ -5,14 +5,15 @@ stands at those that are taken and change nothing, for captiond has no such thin
 """
 
 from collections.abc import Iterator
-from types import NoneType
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from types import NoneType, UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct
 
 from streaming.dialects.dialect import Query
 from streaming.protocol import HotWords, ProtocolError
+from streaming.settings import RANGES
 from streaming.validation_errors import accepted, wrong_field
 
 NO_EFFECT = Meta(description="accepted, no effect")
@@ -51,6 +52,20 @@ def hot_words(*lists: list[str] | None) -> HotWords | None:
     return [word for word in words if word][:MOST_HOT_WORDS] or None
 
 
+def endpoint_silence(milliseconds: float | None) -> int | None:
+    """As near to it as a session can have it."""
+    if milliseconds is None:
+        return None
+    least, most = RANGES["endpoint_silence_ms"]
+    return int(min(max(milliseconds, least), most))
+
+
+def language_of(tag: str | None) -> str | None:
+    """Whisper's code in a language tag such as en-US; None where any is meant."""
+    code = (tag or "").replace("_", "-").partition("-")[0].lower()
+    return code if code not in ("", "multi", "auto") else None
+
+
 def table(kind: type[Struct], prefix: str = "") -> Iterator[str]:
     """The options as rows of Markdown: name, what is taken, what it does; nested ones by their path."""
     hints = get_type_hints(kind, include_extras=True)
@@ -59,12 +74,11 @@ def table(kind: type[Struct], prefix: str = "") -> Iterator[str]:
         nested = [
             one for one in _variants(hint) if isinstance(one, type) and issubclass(one, Struct)
         ]
-        about = next((meta.description for meta in _metas(hint) if meta.description), None)
-        if not nested:
-            assert about is not None, f"{kind.__name__}.{field.name} has no description"
-        if about is not None:
-            taken = "an object" if nested else accepted(_bare(hint))
-            yield f"| `{name}` | {taken} | {about} |"
+        about = [meta.description for meta in _metas(hint) if meta.description]
+        assert about or nested, f"{kind.__name__}.{field.name} has no description"
+        if about:
+            taken = ", or ".join(["an object", *["null"] * (NoneType in _variants(hint))])
+            yield f"| `{name}` | {accepted(_bare(hint)) if not nested else taken} | {about[-1]} |"
         for one in nested:
             yield from table(one, f"{name}.")
 
@@ -72,9 +86,9 @@ def table(kind: type[Struct], prefix: str = "") -> Iterator[str]:
 def _variants(hint: Any) -> list[Any]:
     """The types that `hint` allows, without annotations."""
     bare = _bare(hint)
-    if get_origin(bare) in (None, list) or type(bare).__name__ == "_LiteralGenericAlias":
+    if get_origin(bare) not in (Union, UnionType):
         return [bare]
-    return [_bare(one) for one in get_args(bare)]
+    return [variant for one in get_args(bare) for variant in _variants(one)]
 
 
 def _bare(hint: Any) -> Any:
@@ -82,9 +96,9 @@ def _bare(hint: Any) -> Any:
 
 
 def _metas(hint: Any) -> list[Meta]:
-    return [one for one in get_args(hint)[1:] if isinstance(one, Meta)]
-
-
-def is_optional(hint: Any) -> bool:
-    """Whether null is taken."""
-    return NoneType in _variants(hint)
+    """All that is noted of `hint` and of what it allows."""
+    if get_origin(hint) is Annotated:
+        inner, *notes = get_args(hint)
+        return _metas(inner) + [note for note in notes if isinstance(note, Meta)]
+    parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else ()
+    return [meta for part in parts for meta in _metas(part)]

@@ -10,6 +10,8 @@ from daemon.monitoring.health import Health
 from daemon.recognition.request_queue import Result, Work
 from daemon.recognition.scheduler import Engine, Facts
 from model.engine.requests import Failure, Request, RequestOutput
+from model.whisper.alignment import WordTiming
+from streaming.protocol import SAMPLE_RATE
 
 PATIENCE = 240.0  # seconds: far more than anything here takes on a busy machine; a test that waits longer has failed
 
@@ -104,8 +106,16 @@ class ScriptedEngine:
             language_probability=None,
             no_speech=0.1,
             mean_logprob=-0.2,
+            timed=_timed(text, len(request.audio) / SAMPLE_RATE) if request.words else None,
             rounds=3,
         )
+
+
+def _timed(text: str, seconds: float) -> tuple[WordTiming, ...]:
+    """The words of `text`, as if each took as long as the others."""
+    words = text.split()
+    step = seconds / max(len(words), 1)
+    return tuple(WordTiming(word, n * step, (n + 1) * step, 0.9) for n, word in enumerate(words))
 
 
 def _is_an_engine(engine: ScriptedEngine) -> Engine:
