@@ -57,7 +57,7 @@ def recording(file: BinaryIO | str) -> Iterator[Recording]:
             metadata_errors="ignore",
         )
     except (FFmpegError, ValueError, UnicodeError) as error:
-        raise ContainerError(f"no audio or video file that can be read ({_why(error)})") from None
+        raise ContainerError(f"not audio or video that can be read ({_why(error)})") from None
     with container:
         frames = _frames(container)
         first = next(frames, None)

@@ -154,7 +154,7 @@ async def test_wishes_reach_the_recogniser() -> None:
 @pytest.mark.parametrize(
     ("body", "status", "says"),
     [
-        (form(b"x" * 99, ("model", "whisper-1")), 400, "no audio or video file"),
+        (form(b"x" * 99, ("model", "whisper-1")), 400, "not audio or video"),
         (form(None, ("model", "whisper-1")), 400, "no field 'file'"),
         (form(wav()), 400, "model"),
         (form(wav(), ("model", "whisper-9")), 404, "whisper-9"),

@@ -16,7 +16,8 @@ def samples(found: Recording) -> NDArray[np.float32]:
     """All of it: float32 [samples], 16 kHz mono."""
     kind, scale = ("<i2", 32_768.0) if found.encoding == "s16le" else ("<f4", 1.0)
     data = np.frombuffer(b"".join(found.blocks), kind).reshape(-1, found.channels)
-    return np.asarray(soxr.resample((data / scale).mean(axis=1), found.rate, 16_000))
+    mono = (data / scale).mean(axis=1).astype(np.float32)
+    return np.asarray(soxr.resample(mono, found.rate, 16_000), np.float32)
 
 
 def fit(one: NDArray[np.float32], other: NDArray[np.float32]) -> tuple[float, float]:
@@ -37,7 +38,7 @@ def test_every_container_gives_its_sound(kind: str) -> None:
             2 if KINDS[kind][3] == "stereo" else 1,
         )
         heard = samples(found)
-    said = spoken() / 32_768.0
+    said = (spoken() / 32_768).astype(np.float32)
     assert abs(len(heard) - len(said)) < 3_200
     correlation, shift = fit(heard, said)
     assert correlation > 0.93

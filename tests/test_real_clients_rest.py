@@ -2,23 +2,52 @@
 
 import asyncio
 import json
+import os
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import soundfile
 import soxr
+from numpy.typing import NDArray
 
 from daemon.server import Daemon
 from streaming.protocol import Final, Start, Stop
-from tests.support.client_environments import SUPPORT, node_modules, output_of, python_with
-from tests.support.fakes import ScriptedEngine
+from tests.support.client_node import node_modules
+from tests.support.client_venv import python_of
+from tests.support.fakes import PATIENCE, ScriptedEngine
 from tests.support.wire import calling, frames, serving, speech
 
+pytestmark = pytest.mark.slow
+
+SCRIPTS = Path(__file__).parent / "support" / "clients"
+OPENAI = ("openai[realtime]==3.57.0",)
+DEEPGRAM = ("deepgram-sdk==7.17.0",)
+WYOMING = ("wyoming==1.10.2",)
 KEY = "sesame-open-the-door"
+
+
+async def output_of(*command: str, cwd: Path | None = None) -> Any:
+    """What a client prints, as JSON."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        cwd=cwd,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+    )
+    try:
+        async with asyncio.timeout(PATIENCE):
+            out, err = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+    assert process.returncode == 0, err.decode()[-2000:]
+    return json.loads(out)
 
 
 @asynccontextmanager
@@ -30,20 +59,20 @@ async def guarded(tmp_path: Path) -> AsyncIterator[Daemon]:
         yield daemon
 
 
-async def own_finals(daemon: Daemon, audio: bytes, **start: object) -> str:
+async def own_finals(daemon: Daemon, audio: bytes, **start: Any) -> str:
     """What captiond's own protocol gives for the same samples."""
     key = {"Authorization": f"Bearer {KEY}"}
     async with calling(daemon, additional_headers=key) as client:
-        await client.say(Start(partials=False, **start), *frames(audio, 2**18), Stop())  # type: ignore[arg-type]
+        await client.say(Start(partials=False, **start), *frames(audio, 2**18), Stop())
         await client.hear_all()
         return " ".join(final.text for final in client.all(Final) if final.text)
 
 
-def samples(rate: int, channels: int) -> np.ndarray:  # type: ignore[type-arg]
+def samples(rate: int, channels: int) -> NDArray[np.int16]:
     """The sample at another rate: int16 [samples, channels]."""
     mono = np.frombuffer(speech(), "<i2").astype(np.float32) / 32_768
     found = (soxr.resample(mono, 16_000, rate) * 32_767).clip(-32_768, 32_767).astype("<i2")
-    return np.repeat(found[:, None], channels, axis=1)
+    return np.asarray(np.repeat(found[:, None], channels, axis=1), np.int16)
 
 
 @pytest.mark.parametrize(
@@ -57,14 +86,16 @@ def samples(rate: int, channels: int) -> np.ndarray:  # type: ignore[type-arg]
 async def test_openais_python_client(
     tmp_path: Path, name: str, rate: int, channels: int, subtype: str
 ) -> None:
-    python = python_with("openai")
+    python = await asyncio.to_thread(python_of, "openai", OPENAI)
     path = tmp_path / name
     soundfile.write(path, samples(rate, channels), rate, subtype=subtype)
     sound, _ = soundfile.read(path, dtype="int16")
     async with guarded(tmp_path) as daemon:
         own = await own_finals(daemon, sound.tobytes(), rate=rate, channels=channels)
         url = f"http://127.0.0.1:{daemon.port}/v1"
-        found = await output_of(python, str(SUPPORT / "client_openai_rest.py"), url, KEY, str(path))
+        found = await output_of(
+            str(python), str(SCRIPTS / "openai_rest_client.py"), url, KEY, str(path)
+        )
     assert found["json"]["text"] == found["text"].strip() == found["translation"] == own
     assert found["verbose_json"]["text"] == own
     assert found["verbose_json"]["segments"][0]["text"].strip() == own.split()[0]
@@ -80,9 +111,9 @@ async def test_openais_python_client(
 
 
 async def test_openais_node_client(tmp_path: Path) -> None:
-    folder = node_modules("openai")
+    folder = await asyncio.to_thread(node_modules, "openai@6.49.0")
     script = folder / "client.mjs"
-    shutil.copy(SUPPORT / "client_openai_rest.mjs", script)
+    shutil.copy(SCRIPTS / "openai_rest_client.mjs", script)
     path = tmp_path / "a.flac"
     soundfile.write(path, samples(16_000, 1), 16_000)
     async with guarded(tmp_path) as daemon:
@@ -110,14 +141,14 @@ async def test_curl(tmp_path: Path) -> None:
 
 
 async def test_deepgrams_python_client(tmp_path: Path) -> None:
-    python = python_with("deepgram-sdk")
+    python = await asyncio.to_thread(python_of, "deepgram", DEEPGRAM)
     path = tmp_path / "a.flac"
     soundfile.write(path, samples(16_000, 1), 16_000)
     async with guarded(tmp_path) as daemon:
         own = await own_finals(daemon, speech(), language="en")
         url = f"http://127.0.0.1:{daemon.port}"
         found = await output_of(
-            python, str(SUPPORT / "client_deepgram_rest.py"), url, KEY, str(path)
+            str(python), str(SCRIPTS / "deepgram_recorded.py"), url, KEY, str(path)
         )
     results = found["answer"]["results"]
     assert results["channels"][0]["alternatives"][0]["transcript"] == own
@@ -130,7 +161,7 @@ async def test_deepgrams_python_client(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("scheme", ["tcp", "unix"])
 async def test_wyomings_client(tmp_path: Path, scheme: str) -> None:
-    python = python_with("wyoming")
+    python = await asyncio.to_thread(python_of, "wyoming", WYOMING)
     path = tmp_path / "a.raw"
     path.write_bytes(speech())
     where = "tcp://127.0.0.1:0" if scheme == "tcp" else f"unix://{tmp_path}/wyoming.sock"
@@ -141,7 +172,7 @@ async def test_wyomings_client(tmp_path: Path, scheme: str) -> None:
             own = " ".join(final.text for final in client.all(Final) if final.text)
         assert daemon.streams.server is not None
         uri = f"tcp://127.0.0.1:{daemon.streams.server.port}" if scheme == "tcp" else where
-        found = await output_of(python, str(SUPPORT / "client_wyoming.py"), uri, str(path))
+        found = await output_of(str(python), str(SCRIPTS / "wyoming_client.py"), uri, str(path))
     assert found["texts"] == [own, own]
     assert (found["models"], found["streams"]) == (["scripted"], [True])
     assert found["events"].count("transcript-start") == 2
@@ -149,7 +180,7 @@ async def test_wyomings_client(tmp_path: Path, scheme: str) -> None:
 
 async def test_many_at_once_get_their_own(tmp_path: Path) -> None:
     """Each its own recording: nothing of one is in another."""
-    python = python_with("openai")
+    python = await asyncio.to_thread(python_of, "openai", OPENAI)
     script = (
         "import json, openai, sys\n"
         "c = openai.OpenAI(base_url=sys.argv[1], api_key=sys.argv[2])\n"
@@ -164,6 +195,6 @@ async def test_many_at_once_get_their_own(tmp_path: Path) -> None:
             soundfile.write(path, sound, 16_000)
             expected.append(await own_finals(daemon, sound.tobytes()))
             url = f"http://127.0.0.1:{daemon.port}/v1"
-            clients.append(output_of(python, "-c", script, url, KEY, str(path)))
+            clients.append(output_of(str(python), "-c", script, url, KEY, str(path)))
         assert await asyncio.gather(*clients) == expected
         assert json.dumps(expected[0]) != json.dumps(expected[1])

@@ -60,8 +60,9 @@ class StreamServer:
 
     def drop(self) -> None:
         """End every connection without a word."""
-        for writer in self._tasks.values():
+        for task, writer in self._tasks.items():
             writer.transport.abort()
+            task.cancel()
 
     async def wait_closed(self) -> None:
         """Until the last connection has ended."""

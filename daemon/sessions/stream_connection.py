@@ -61,6 +61,8 @@ class StreamConnection:
                 for action in self.handler.received(data):
                     await self._obey(action)
                 await self._writer.drain()
+            if self._close_reason is not NORMAL and self.handler.session is not None:
+                await self._over.wait()  # what was spoken is told
         finally:
             self._gone = True
             self.handler.deadlines.cancel()

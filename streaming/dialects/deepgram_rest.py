@@ -8,14 +8,14 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from streaming.dialects.deepgram import ENCODINGS
 from streaming.dialects.dialect import Query
-from streaming.dialects.options import NO_EFFECT, from_query, hot_words
+from streaming.dialects.figures import bare, confidence
+from streaming.dialects.options import NO_EFFECT, from_query, hot_words, language_of
 from streaming.dialects.rest import RestError
-from streaming.protocol import Encoding, Final, ProtocolError, Start, Word
+from streaming.protocol import Final, ProtocolError, Start, Word
 
 JSON = "application/json"
-ENCODINGS: dict[str, Encoding] = {"linear16": "s16le", "mulaw": "mulaw", "alaw": "alaw"}
-MULTILINGUAL = "multi"
 
 
 class Options(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -31,7 +31,8 @@ class Options(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ) = None
     encoding: (
         Annotated[
-            Literal["linear16", "mulaw", "alaw"], Meta(description="of a body without a header")
+            Literal["linear16", "linear32", "mulaw", "alaw"],
+            Meta(description="of a body without a header"),
         ]
         | None
     ) = None
@@ -53,6 +54,7 @@ class Options(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tag: Annotated[list[str], NO_EFFECT] | None = None
     extra: Annotated[list[str], NO_EFFECT] | None = None
     utt_split: Annotated[float, NO_EFFECT] = 0.8
+    token: Annotated[str | None, Meta(description="a token")] = None
 
 
 class Wish(Struct, frozen=True, kw_only=True):
@@ -71,8 +73,8 @@ def wish(query: Query) -> Wish:
     except ProtocolError as error:
         raise RestError(HTTPStatus.BAD_REQUEST, str(error)) from None
     detects = [one for one in options.detect_language or () if one != "false"]
-    language: str | list[str] | None = options.language.partition("-")[0]
-    if detects or options.language == MULTILINGUAL:
+    language: str | list[str] | None = language_of(options.language)
+    if detects:
         language = [one for one in detects if one != "true"] or None
     keywords = [word.partition(":")[0] for word in options.keywords or ()]
     start = Start(
@@ -126,7 +128,7 @@ def transcript(wish: Wish, finals: Sequence[Final], account: Account) -> bytes:
     spoken = [final for final in finals if final.text]
     alternative = {
         "transcript": " ".join(final.text for final in spoken),
-        "confidence": _confidence([word for final in spoken for word in final.words or ()]),
+        "confidence": round(sum(map(confidence, spoken)) / max(len(spoken), 1), 4),
         "words": [_word(word) for final in spoken for word in final.words or ()],
     }
     channel: dict[str, Any] = {"alternatives": [alternative]}
@@ -160,7 +162,7 @@ def _utterance(final: Final, name: str) -> dict[str, Any]:
     return {
         "start": final.start,
         "end": final.end,
-        "confidence": _confidence(words),
+        "confidence": confidence(final),
         "channel": 0,
         "transcript": final.text,
         "words": [_word(word) for word in words],
@@ -170,14 +172,9 @@ def _utterance(final: Final, name: str) -> dict[str, Any]:
 
 def _word(word: Word) -> dict[str, Any]:
     return {
-        "word": word.text.strip(".,;:!?\u2026\"'()[]").lower(),
+        "word": bare(word),
         "start": word.start,
         "end": word.end,
         "confidence": word.probability,
         "punctuated_word": word.text,
     }
-
-
-def _confidence(words: Sequence[Word]) -> float:
-    """The mean of the words'; 0 without any."""
-    return round(sum(word.probability for word in words) / len(words), 4) if words else 0.0

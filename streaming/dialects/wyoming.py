@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from streaming.dialects.dialect import Action, Dialect, Opening, Reply, Told
-from streaming.dialects.options import NO_EFFECT, hot_words
+from streaming.dialects.options import NO_EFFECT, hot_words, language_of
 from streaming.protocol import (
     Closed,
     Error,
@@ -169,7 +169,7 @@ class Wyoming(Dialect):
         return Start(
             rate=form.rate,
             channels=form.channels,
-            language=(asked.language or "").partition("-")[0].lower() or None,
+            language=language_of(asked.language),
             hot_words=hot_words([*(asked.transcript_names or ()), *(asked.transcript_terms or ())]),
             partials=False,
         )

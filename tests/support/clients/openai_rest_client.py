@@ -3,7 +3,7 @@
 import json
 import sys
 
-import openai
+import openai  # type: ignore[import-not-found]
 
 
 def main(url: str, key: str, path: str) -> None:

@@ -4,18 +4,18 @@ import asyncio
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
-from wyoming.asr import Transcribe, Transcript
-from wyoming.audio import AudioChunk, AudioStart, AudioStop
-from wyoming.client import AsyncClient
-from wyoming.info import Describe, Info
+from wyoming.asr import Transcribe, Transcript  # type: ignore[import-not-found]
+from wyoming.audio import AudioChunk, AudioStart, AudioStop  # type: ignore[import-not-found]
+from wyoming.client import AsyncClient  # type: ignore[import-not-found]
+from wyoming.info import Describe, Info  # type: ignore[import-not-found]
 
 RATE, WIDTH, CHANNELS, SAMPLES = 16_000, 2, 1, 1_024  # Home Assistant's
 
 
-async def main(uri: str, path: str) -> None:
-    audio = Path(path).read_bytes()
-    found = {"events": [], "texts": []}
+async def main(uri: str, audio: bytes) -> None:
+    found: dict[str, list[Any]] = {"events": [], "texts": []}
     async with AsyncClient.from_uri(uri) as client:
         await client.write_event(Describe().event())
         info = Info.from_event(await client.read_event())
@@ -39,4 +39,4 @@ async def main(uri: str, path: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    asyncio.run(main(sys.argv[1], Path(sys.argv[2]).read_bytes()))

@@ -2,23 +2,24 @@
 
 import json
 import sys
+from typing import Any
 
-from deepgram import DeepgramClient
-from deepgram.core.api_error import ApiError
-from deepgram.environment import DeepgramClientEnvironment
+from deepgram import DeepgramClient  # type: ignore[import-not-found]
+from deepgram.core.api_error import ApiError  # type: ignore[import-not-found]
+from deepgram.environment import DeepgramClientEnvironment  # type: ignore[import-not-found]
 
 
 def main(url: str, key: str, path: str) -> None:
     place = DeepgramClientEnvironment(base=url, production=url, agent=url, agent_rest=url)
 
-    def ask(key: str, **options: object) -> object:
+    def ask(key: str, **options: object) -> Any:
         with open(path, "rb") as file:  # noqa: PTH123 - as its users do
             return DeepgramClient(api_key=key, environment=place).listen.v1.media.transcribe_file(
                 request=file.read(), **options
             )
 
     answer = ask(key, model="nova-3", smart_format=True, utterances=True, keyterm=["Anna"])
-    found = {"answer": json.loads(answer.json()), "errors": {}}
+    found: dict[str, Any] = {"answer": json.loads(answer.json()), "errors": {}}
     for name, other, options in (
         ("key", "not-the-right-one", {}),
         ("option", key, {"redact": "pci"}),
