@@ -97,7 +97,7 @@ class Daemon:
         self._stop_insisted = asyncio.Event()
         self._began = time.monotonic()
         self._warm: asyncio.Future[Engine]
-        files = FileService(
+        self.files = FileService(
             self.admission,
             self.metrics,
             lambda: self.health,
@@ -105,7 +105,7 @@ class Daemon:
             self._warmth,
         )
         self.endpoints = Endpoints(
-            self.admission, self.metrics, lambda: self.health, self._warmth, Api(files)
+            self.admission, self.metrics, lambda: self.health, self._warmth, Api(self.files)
         )
         self.listener = Listener(
             self._handle,
