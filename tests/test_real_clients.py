@@ -5,7 +5,6 @@ The finals of each must equal, text for text, those of captiond's own client for
 
 import asyncio
 import json
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from daemon.server import Daemon
 from streaming.protocol import Final, Start, Stop
 from tests.support.client_venv import python_of
 from tests.support.fakes import PATIENCE, ScriptedEngine
-from tests.support.wire import calling, frames, serving, speech
+from tests.support.wire import calling, frames, free_port, serving, speech
 
 pytestmark = pytest.mark.slow
 
@@ -68,12 +67,6 @@ def at_24k(audio: bytes) -> bytes:
     samples = np.frombuffer(audio, "<i2").astype(np.float32) / 32_768
     louder = soxr.resample(samples, 16_000, 24_000).clip(-1, 1)
     return (louder * 32_767).astype("<i2").tobytes()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ Reads no frame and decides about no session.
 """
 
 import asyncio
+import logging
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
@@ -13,6 +14,7 @@ from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
 
 from daemon.config import Config
+from daemon.net.auth import KeysHidden
 from streaming.dialects.offers import OFFERS, Offer
 
 PING_INTERVAL = 20.0  # seconds: keeps proxies from closing a connection that is silent
@@ -22,6 +24,8 @@ QUEUED_FRAMES = 4  # read ahead, each up to max_frame_bytes; a slow session must
 STRANGERS = 200  # connections beside those that have a session: probes, pages, scans
 
 SUBPROTOCOLS = {name for offer in OFFERS for name in offer.subprotocols}
+
+KEYS_HIDDEN = KeysHidden()
 
 Answerer = Callable[[ServerConnection, Request], Awaitable[Response | None]]
 
@@ -46,6 +50,7 @@ class Listener:
     ) -> None:
         self.sockets: dict[ServerConnection, asyncio.TimerHandle] = {}
         self._servers: list[Server] = []
+        logging.getLogger("websockets.server").addFilter(KEYS_HIDDEN)
         self._handle = handle
         self._answer = answer
         self._config = config
