@@ -3,10 +3,10 @@ from hypothesis import given, settings
 
 from streaming.dialects.assemblyai import AssemblyAi
 from streaming.protocol import Error, ProtocolError, Start
-from tests.support.dialects import STEPS, Conversation, Frame, Step, garbage, opening, sound
+from tests.support.dialects import STEPS, Conversation, Frame, Step, Words, garbage, opening, sound
 from tests.support.streams import s16
 
-WORDS = {
+WORDS: Words = {
     "speech": lambda step: [s16(sound(step))],
     "silence": lambda step: [s16(sound(step))],
     "flush": lambda _: ['{"type":"ForceEndpoint"}'],

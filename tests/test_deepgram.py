@@ -7,10 +7,10 @@ from hypothesis import given, settings
 
 from streaming.dialects.deepgram import Deepgram
 from streaming.protocol import ProtocolError, Start
-from tests.support.dialects import STEPS, Conversation, Frame, Step, garbage, opening, sound
+from tests.support.dialects import STEPS, Conversation, Frame, Step, Words, garbage, opening, sound
 from tests.support.streams import s16
 
-WORDS = {
+WORDS: Words = {
     "speech": lambda step: [s16(sound(step))],
     "silence": lambda step: [s16(sound(step))],
     "flush": lambda _: ['{"type":"Finalize"}'],
@@ -101,7 +101,7 @@ def test_a_cut_in_speech_is_no_end_of_speech() -> None:
 def test_the_url_says_what_is_asked() -> None:
     query = (("language", "de-CH"), ("keyterm", "a"), ("keyterm", "b c"), ("endpointing", "300"))
     about = opening(encoding="mulaw", sample_rate="8000", channels="2")
-    dialect = Deepgram(type(about)(about.name, about.query + query))
+    dialect = Deepgram(type(about)(about.name, (*about.query, *query)))
     assert list(dialect.open()) == [
         Start(
             encoding="mulaw",

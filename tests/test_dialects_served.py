@@ -75,7 +75,8 @@ async def vosk(daemon: Daemon, port: int, audio: bytes) -> list[str]:
     async with dial(daemon, "/anything", port) as socket:
         await socket.send('{"config" : {"sample_rate" : 16000}}')
         answers = []
-        for frame in [*frames(audio), '{"eof" : 1}']:
+        sent: list[str | bytes] = [*frames(audio), '{"eof" : 1}']
+        for frame in sent:
             await socket.send(frame)
             answers.append(await hear(socket))
         assert not await hear_all(socket)
@@ -84,7 +85,7 @@ async def vosk(daemon: Daemon, port: int, audio: bytes) -> list[str]:
 
 async def test_several_protocols_at_once_say_the_same() -> None:
     """Each beside the others, and captiond's own beside all."""
-    ports = {"whisperlive_port": free_port(), "vosk_port": free_port()}
+    ports: dict[str, Any] = {"whisperlive_port": free_port(), "vosk_port": free_port()}
     async with serving(ScriptedEngine(), **ports) as daemon:
         own, first, second, third, fourth = await asyncio.gather(
             talk(daemon),
@@ -187,7 +188,7 @@ async def test_a_client_of_openai_is_served_from_another_port_alone() -> None:
             audio = b64encode(frame).decode()
             await socket.send(json.dumps({"type": "input_audio_buffer.append", "audio": audio}))
         await socket.send('{"type": "input_audio_buffer.commit"}')
-        kinds = []
+        kinds: list[str] = []
         while not kinds or not kinds[-1].endswith("completed"):
             kinds.append((await hear(socket))["type"])
     assert kinds[:2] == ["session.created", "input_audio_buffer.speech_started"]

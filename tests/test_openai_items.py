@@ -93,6 +93,14 @@ def test_what_was_cleared_is_told_no_more() -> None:
     assert not list(items.flushed(1.0))
 
 
+def test_what_was_committed_is_not_cleared() -> None:
+    """Its final may come later."""
+    items = Items("n")
+    spoken(items, 0, 0.0, 1.0)
+    list(items.clear(1.0))
+    assert short(items.final(final(0, 0.0, 1.0, "a"))) == ["delta", "completed"]
+
+
 def test_what_could_not_be_decoded_has_failed() -> None:
     items = Items("n")
     items.failure = "too loud"

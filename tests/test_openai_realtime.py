@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 from streaming.dialects.dialect import Opening
 from streaming.dialects.openai_realtime import OpenAiRealtime
 from streaming.protocol import Start
-from tests.support.dialects import NAME, STEPS, Conversation, Frame, Step, garbage, opening, sound
+from tests.support.dialects import (
+    NAME,
+    STEPS,
+    Conversation,
+    Frame,
+    Step,
+    Words,
+    garbage,
+    opening,
+    sound,
+)
 from tests.support.streams import s16
 
 RATE = 24_000
@@ -26,7 +36,7 @@ def append(step: Step) -> list[Frame]:
     return [json.dumps({"type": "input_audio_buffer.append", "audio": audio})]
 
 
-WORDS = {"speech": append, "silence": append, "flush": lambda _: [COMMIT]}
+WORDS: Words = {"speech": append, "silence": append, "flush": lambda _: [COMMIT]}
 
 
 def update(**heard: Any) -> str:

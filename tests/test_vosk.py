@@ -6,10 +6,10 @@ from hypothesis import given, settings
 
 from streaming.dialects.vosk import Vosk
 from streaming.protocol import Start
-from tests.support.dialects import STEPS, Conversation, Frame, Step, garbage, opening, sound
+from tests.support.dialects import STEPS, Conversation, Frame, Step, Words, garbage, opening, sound
 from tests.support.streams import cut, s16
 
-WORDS = {
+WORDS: Words = {
     "speech": lambda step: cut(s16(sound(step)), [8000]),
     "silence": lambda step: cut(s16(sound(step)), [8000]),
     "flush": lambda _: ['{"reset" : 1}'],

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 
 from streaming.dialects.whisperlive import END_OF_AUDIO, WhisperLive
 from streaming.protocol import Error
-from tests.support.dialects import STEPS, Conversation, Frame, Step, garbage, opening, sound
+from tests.support.dialects import STEPS, Conversation, Frame, Step, Words, garbage, opening, sound
 
-WORDS = {
+WORDS: Words = {
     "speech": lambda step: [sound(step).tobytes()],
     "silence": lambda step: [sound(step).tobytes()],
 }

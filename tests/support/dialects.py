@@ -2,7 +2,7 @@
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ LIMITS = Limits(frame_bytes=2**20, utterance_seconds=30.0, buffered_seconds=60.0
 Frame = str | bytes
 # What is said to a dialect, before it is put in the dialect's own words.
 Step = tuple[str, float]
+Words = dict[str, Callable[[Step], Sequence[Frame]]]
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("speech"), st.sampled_from([0.3, 1.1, 2.0])),
@@ -102,14 +103,14 @@ class Conversation:
         while self._waiting:
             self._answer(self._waiting.pop())
 
-    def play(self, steps: Iterable[Step], words: dict[str, Callable[[Step], list[Frame]]]) -> None:
+    def play(self, steps: Iterable[Step], words: Words) -> None:
         """Say `steps` in the dialect's words; steps that it has no word for are left out."""
         for step in steps:
             kind = step[0]
             if kind in ("hold", "release"):
                 getattr(self, kind)()
             else:
-                self.say(*words.get(kind, lambda _: [])(step))
+                self.say(*(words[kind](step) if kind in words else ()))
         self.release()
 
     def tell(self, message: Told) -> None:

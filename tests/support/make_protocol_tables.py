@@ -3,7 +3,6 @@
 python -m tests.support.make_protocol_tables
 """
 
-import re
 from pathlib import Path
 
 from daemon.protocols import option_tables
@@ -15,14 +14,11 @@ PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "protocols.md"
 def renewed(text: str) -> str:
     """The page with its tables as the code has them."""
     for offer in filter(lambda offer: offer.options, OFFERS):
-        begin, end = f"<!-- options of {offer.title} -->", "<!-- end of options -->"
-        text, count = re.subn(
-            rf"({re.escape(begin)}\n).*?({re.escape(end)})",
-            lambda found, offer=offer: f"{found[1]}{option_tables(offer)}\n{found[2]}",
-            text,
-            flags=re.DOTALL,
-        )
-        assert count == 1, f"{PAGE.name} has no place for the options of {offer.title}"
+        before, begin, rest = text.partition(f"<!-- options of {offer.title} -->\n")
+        _, end, after = rest.partition("<!-- end of options -->")
+        assert begin, f"{PAGE.name} has no place for the options of {offer.title}"
+        assert end, f"{PAGE.name} has no end of the options of {offer.title}"
+        text = f"{before}{begin}{option_tables(offer)}\n{end}{after}"
     return text
 
 
