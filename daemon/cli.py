@@ -19,6 +19,7 @@ VERBS = {
     "file": ("clients.file", "caption audio files, or raw audio from standard input"),
     "status": ("clients.status", "say how a running daemon is"),
     "models": ("daemon.models", "list the models and where each would come from"),
+    "protocols": ("daemon.protocols", "list the protocols that the daemon speaks, and where"),
     "train": ("model.training.train", "train a drafter for a model on your own audio"),
     "drafter": (
         "model.training.inspect_drafter",

@@ -48,6 +48,10 @@ def wrong_field(
         try:
             msgspec.convert(message[key], field.type, strict=strict)
         except msgspec.ValidationError:
+            variants = get_args(field.type) or (field.type,)
+            inner = [one for one in variants if isinstance(one, type) and issubclass(one, Struct)]
+            if inner and isinstance(message[key], dict):
+                return wrong_field(key, inner[0], message[key], strict=strict)
             return f"`{key}` of `{name}` must be {accepted(field.type)}"
     return f"`{name}` is not as documented; {known}"
 

@@ -63,6 +63,7 @@ WITHIN = {
         "serve": {"config", "net", "monitoring", "server"},
         "cli": set[str](),
         "models": set[str](),
+        "protocols": {"config"},
     },
 }
 FILES = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]

@@ -1,11 +1,15 @@
 """The clients of other projects themselves, unmodified, each in an environment of its own.
 
-The finals of each must equal, text for text, those of captiond's own client for the same bytes.
+The finals of each must equal, text for text, those of captiond's own client for the same bytes. The
+recogniser is a script that answers with a digest of what it hears: the texts are equal only if every
+sample is.
 """
 
 import asyncio
 import json
-import socket
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,30 +18,201 @@ import pytest
 import soxr
 
 from daemon.server import Daemon
-from streaming.protocol import Final, Start, Stop
+from model.engine.requests import Request
+from streaming.protocol import SAMPLE_RATE, Final, Start, Stop
+from tests.support.audio import Recording, needs_audio, recordings
 from tests.support.client_venv import python_of
 from tests.support.fakes import PATIENCE, ScriptedEngine
-from tests.support.wire import calling, frames, serving, speech
+from tests.support.streams import Samples, g711, s16
+from tests.support.wire import calling, frames, free_port, serving, speech
 
 pytestmark = pytest.mark.slow
 
 SCRIPTS = Path(__file__).parent / "support" / "clients"
 KEY = "a-key-of-some-length"
-OPENAI = ("openai[realtime]==3.57.0",)
-DEEPGRAM = ("deepgram-sdk==7.17.0",)
-ASSEMBLYAI = ("assemblyai==1.8.2",)
-VOSK = ("vosk==0.3.45",)
-WHISPERLIVE = ("websocket-client==1.8.0", "loguru==0.7.3", "numpy")
-
-Events = list[dict[str, Any]]
+Event = dict[str, Any]
 
 
-async def run(python: Path, script: str, *arguments: object) -> Events:
-    """What the client prints: JSON lines."""
+@dataclass(frozen=True)
+class Job:
+    """Audio as it is sent, and what is said of it: to the client, and to captiond's own."""
+
+    audio: bytes
+    options: dict[str, Any]
+    start: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A client. texts: of its finals, from what it printed. port: key of its own port, if any."""
+
+    name: str
+    script: str
+    requirements: tuple[str, ...]
+    job: Callable[[Samples, str, str], Job]
+    texts: Callable[[list[Event]], list[str]]
+    alone: tuple[str, ...] = ()
+    port: str = ""
+    unknown: dict[str, Any] = field(default_factory=dict)  # options that captiond refuses
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def openai_job(samples: Samples, language: str, kind: str) -> Job:
+    """Telephone is μ-law, all else 24 kHz."""
+    heard: dict[str, Any] = {"transcription": {"model": "whisper-1", "language": language}}
+    start: dict[str, Any] = {"language": language, "encoding": "s16le", "rate": 24_000}
+    if kind == "telephone":
+        heard["format"] = {"type": "audio/pcmu"}
+        start |= {"encoding": "mulaw", "rate": 8_000}
+        audio = g711(resampled(samples, 8_000), "ULAW")
+    else:
+        audio = s16(resampled(samples, 24_000))
+    return Job(audio, {"type": "transcription", "audio": {"input": heard}}, start)
+
+
+def openai_texts(events: list[Event]) -> list[str]:
+    completed = [event for event in events if event["type"].endswith("transcription.completed")]
+    return [event["transcript"] for event in completed if event["transcript"]]
+
+
+def deepgram_job(samples: Samples, language: str, kind: str) -> Job:
+    """Telephone is μ-law, wide is 48 kHz stereo."""
+    options: dict[str, Any] = {"model": "nova-3", "language": language, "interim_results": True}
+    options |= {"utterance_end_ms": 1000, "vad_events": True, "smart_format": True}
+    start: dict[str, Any] = {"language": language, "words": True}
+    match kind:
+        case "telephone":
+            audio = g711(resampled(samples, 8_000), "ULAW")
+            options |= {"encoding": "mulaw", "sample_rate": 8_000}
+            start |= {"encoding": "mulaw", "rate": 8_000}
+        case "wide":
+            audio = s16(np.repeat(resampled(samples, 48_000), 2))
+            options |= {"encoding": "linear16", "sample_rate": 48_000, "channels": 2}
+            start |= {"rate": 48_000, "channels": 2}
+        case _:
+            audio = s16(samples)
+            options |= {"encoding": "linear16", "sample_rate": 16_000}
+    return Job(audio, options, start)
+
+
+def deepgram_texts(events: list[Event]) -> list[str]:
+    finals = [event for event in events if event["type"] == "Results" and event["is_final"]]
+    texts = [event["channel"]["alternatives"][0]["transcript"] for event in finals]
+    return [text for text in texts if text]
+
+
+def assemblyai_job(samples: Samples, language: str, kind: str) -> Job:
+    """Telephone is μ-law, wide is 48 kHz."""
+    options: dict[str, Any] = {"sample_rate": 16_000, "language_code": language}
+    start: dict[str, Any] = {"language": language, "words": True}
+    match kind:
+        case "telephone":
+            audio = g711(resampled(samples, 8_000), "ULAW")
+            options |= {"encoding": "pcm_mulaw", "sample_rate": 8_000}
+            start |= {"encoding": "mulaw", "rate": 8_000}
+        case "wide":
+            audio = s16(resampled(samples, 48_000))
+            options |= {"sample_rate": 48_000}
+            start |= {"rate": 48_000}
+        case _:
+            audio = s16(samples)
+    return Job(audio, options, start)
+
+
+def assemblyai_texts(events: list[Event]) -> list[str]:
+    turns = [event for event in events if event["type"] == "Turn" and event["end_of_turn"]]
+    return [event["transcript"] for event in turns if event["transcript"]]
+
+
+def whisperlive_job(samples: Samples, language: str, _kind: str) -> Job:
+    """Its client makes 16 kHz of everything."""
+    return Job(s16(samples), {"lang": language}, {"language": language})
+
+
+def whisperlive_texts(events: list[Event]) -> list[str]:
+    return [segment["text"].strip() for event in events for segment in event["segments"]]
+
+
+def vosk_job(samples: Samples, _language: str, _kind: str) -> Job:
+    """Its client makes 16 kHz of everything, and says no language."""
+    return Job(s16(samples), {}, {"words": True})
+
+
+def vosk_texts(events: list[Event]) -> list[str]:
+    """Its last answer may be of several utterances."""
+    texts = [one["text"] for event in events for one in event["result"] if one["text"]]
+    return " ".join(texts).split(" & ")
+
+
+CLIENTS = [
+    Foreign(
+        "openai",
+        "openai_realtime.py",
+        ("openai[realtime]==3.57.0",),
+        openai_job,
+        openai_texts,
+        unknown={"type": "transcription", "audio": {"input": {"tempo": 1}}},
+    ),
+    Foreign(
+        "deepgram",
+        "deepgram_live.py",
+        ("deepgram-sdk==7.17.0",),
+        deepgram_job,
+        deepgram_texts,
+        unknown={"model": "nova-3", "redact": "pci"},
+    ),
+    Foreign(
+        "assemblyai",
+        "assemblyai_v3.py",
+        ("assemblyai==1.8.2",),
+        assemblyai_job,
+        assemblyai_texts,
+        unknown={"sample_rate": 16_000, "redact_pii": True},
+    ),
+    Foreign(
+        "whisperlive",
+        "whisperlive.py",
+        ("websocket-client==1.8.0", "loguru==0.7.3", "numpy"),
+        whisperlive_job,
+        whisperlive_texts,
+        alone=("whisper-live-client==0.6.3",),
+        port="whisperlive_port",
+    ),
+    Foreign("vosk", "vosk_server.py", ("vosk==0.3.45",), vosk_job, vosk_texts, port="vosk_port"),
+]
+each_client = pytest.mark.parametrize("client", CLIENTS, ids=str)
+
+
+def resampled(samples: Samples, rate: int) -> Samples:
+    return np.asarray(soxr.resample(samples, SAMPLE_RATE, rate).clip(-1, 1), np.float32)
+
+
+def digest(request: Request) -> str:
+    """What the script hears; no text of one is that of another."""
+    return f"{len(request.audio)} samples of {zlib.crc32(request.audio.tobytes()):08x} &"
+
+
+async def run(
+    client: Foreign, daemon: Daemon, folder: Path, jobs: list[Job], key: str = KEY
+) -> list[list[Event]]:
+    """What the client prints, by job."""
+    requirements = client.requirements, client.alone
+    python = await asyncio.to_thread(python_of, client.name, requirements[0], alone=requirements[1])
+    work = []
+    for number, job in enumerate(jobs):
+        path = folder / f"{number}.raw"
+        path.write_bytes(job.audio)
+        work.append({"audio": str(path), "options": job.options})
+    (folder / "jobs").write_text(json.dumps(work))
+    port = getattr(daemon.config, client.port) if client.port else daemon.port
     process = await asyncio.create_subprocess_exec(
         str(python),
-        str(SCRIPTS / script),
-        *map(str, arguments),
+        str(SCRIPTS / client.script),
+        str(port),
+        key,
+        str(folder / "jobs"),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -48,140 +223,103 @@ async def run(python: Path, script: str, *arguments: object) -> Events:
         if process.returncode is None:
             process.kill()
     assert process.returncode == 0, err.decode()[-2000:]
-    return [json.loads(line) for line in out.decode().splitlines() if line.startswith("{")]
+    events = [json.loads(line) for line in out.decode().splitlines() if line.startswith("{")]
+    return [[event for event in events if event.get("job") == n] for n in range(len(jobs))]
 
 
-async def own_finals(daemon: Daemon, audio: bytes, **start: Any) -> list[Final]:
-    """Captiond's own, of the same bytes."""
+async def own_finals(daemon: Daemon, job: Job) -> list[Final]:
+    """Captiond's own, of the same bytes; with the same flush at their end."""
     headers = {"Authorization": f"Bearer {KEY}"}
     async with calling(daemon, additional_headers=headers) as client:
-        await client.say(Start(**start), *frames(audio), Stop())
+        await client.say(Start(**job.start), *frames(job.audio), Stop())
         await client.hear_all()
         return client.all(Final)
 
 
-def texts(finals: list[Final]) -> list[str]:
-    return [final.text for final in finals]
-
-
-def at_24k(audio: bytes) -> bytes:
-    samples = np.frombuffer(audio, "<i2").astype(np.float32) / 32_768
-    louder = soxr.resample(samples, 16_000, 24_000).clip(-1, 1)
-    return (louder * 32_767).astype("<i2").tobytes()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def sample() -> Samples:
+    return np.frombuffer(speech(), "<i2").astype(np.float32) / np.float32(32_768)
 
 
 @pytest.fixture
-def tokens(tmp_path: Path) -> str:
+def settings(tmp_path: Path) -> dict[str, Any]:
+    """Of a daemon with a token and all ports. WhisperLive's client has no way to send a key."""
     path = tmp_path / "tokens"
     path.write_text(f"alice {KEY}\n")
-    return str(path)
+    return {"tokens_file": str(path), "whisperlive_port": free_port(), "vosk_port": free_port()}
 
 
-def engine() -> ScriptedEngine:
-    return ScriptedEngine(text=lambda request: f"Words of {len(request.audio)} samples, said.")
+def settings_for(client: Foreign, settings: dict[str, Any]) -> dict[str, Any]:
+    return settings | ({"tokens_file": ""} if client.name == "whisperlive" else {})
 
 
-def written(folder: Path, audio: bytes) -> Path:
-    path = folder / "audio.raw"
-    path.write_bytes(audio)
-    return path
+def twenty() -> Iterator[tuple[Samples, str, str]]:
+    """English, German, the first two of each as if by telephone, the next as wide as a studio's."""
+    for language in ("en", "de"):
+        chosen: list[Recording] = []
+        for one in recordings(language=language):
+            if 3.0 <= one.seconds <= 9.0 and one.path.parent not in {
+                two.path.parent for two in chosen
+            }:
+                chosen.append(one)
+        short = [one for one in recordings(language=language) if 3.0 <= one.seconds <= 9.0]
+        chosen = [*chosen, *(one for one in short if one not in chosen)][:10]
+        for number, one in enumerate(chosen):
+            yield one.audio(), language, ("telephone", "wide", "plain")[min(number // 2, 2)]
 
 
-@pytest.mark.parametrize("turns", [True, False])
-async def test_openai_realtime(tmp_path: Path, tokens: str, turns: bool) -> None:
-    python = await asyncio.to_thread(python_of, "openai", OPENAI)
-    audio = at_24k(speech())
-    path = written(tmp_path, audio)
-    heard: dict[str, Any] = {"transcription": {"model": "whisper-1", "language": "en"}}
-    session = {"type": "transcription", "audio": {"input": heard}}
-    if not turns:
-        heard["turn_detection"] = None
-    async with serving(engine(), tokens_file=tokens) as daemon:
-        events = await run(
-            python, "openai_realtime.py", daemon.port, KEY, path, json.dumps(session)
-        )
-        own = await own_finals(daemon, audio, language="en", rate=24_000)
-    kinds = [event["type"] for event in events]
-    assert kinds[:2] == ["session.created", "session.updated"]
-    done = [
-        event["transcript"] for event in events if event["type"].endswith("transcription.completed")
-    ]
-    assert " ".join(filter(None, done)) == " ".join(texts(own))
-    assert len(done) == (len(own) if turns else 1) or done[-1] == ""
-    assert not [event for event in events if event["class"] == "ConversationCreatedEvent"]
+@each_client
+async def test_the_sample_says_the_same(
+    client: Foreign, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    """Half a minute, many utterances, in order; nothing goes wrong on the way."""
+    job = client.job(sample(), "en", "plain")
+    async with serving(ScriptedEngine(text=digest), **settings_for(client, settings)) as daemon:
+        (events,) = await run(client, daemon, tmp_path, [job])
+        own = [final.text for final in await own_finals(daemon, job)]
+    assert not [event for event in events if "error" in event["type"].lower()]
+    assert not [event for event in events if event.get("class") == "ConversationCreatedEvent"]
+    assert said(client.texts(events)) == said(own)
+    assert len(own) > 5
 
 
-async def test_deepgram(tmp_path: Path, tokens: str) -> None:
-    python = await asyncio.to_thread(python_of, "deepgram", DEEPGRAM)
-    options = {
-        "model": "nova-3",
-        "language": "en",
-        "encoding": "linear16",
-        "sample_rate": 16_000,
-        "interim_results": True,
-        "utterance_end_ms": 1000,
-        "vad_events": True,
-        "smart_format": True,
-    }
-    path = written(tmp_path, speech())
-    async with serving(engine(), tokens_file=tokens) as daemon:
-        events = await run(python, "deepgram_live.py", daemon.port, KEY, path, json.dumps(options))
-        own = await own_finals(daemon, speech(), language="en", words=True)
-    assert {event["class"] for event in events} >= {
-        "ListenV1Results",
-        "ListenV1Metadata",
-        "ListenV1SpeechStarted",
-    }
-    finals = [event for event in events if event["type"] == "Results" and event["is_final"]]
-    assert [one["channel"]["alternatives"][0]["transcript"] for one in finals] == texts(own)
-    for one, final in zip(finals, own, strict=True):
-        words = one["channel"]["alternatives"][0]["words"]
-        assert final.words is not None
-        assert [word["start"] for word in words] == pytest.approx([w.start for w in final.words])
+def said(texts: list[str]) -> list[str]:
+    return [text.removesuffix(" &") for text in texts]
 
 
-async def test_assemblyai(tmp_path: Path, tokens: str) -> None:
-    python = await asyncio.to_thread(python_of, "assemblyai", ASSEMBLYAI)
-    options = {"sample_rate": 16_000, "language_code": "en", "keyterms_prompt": ["captiond", "VAD"]}
-    path = written(tmp_path, speech())
-    recogniser = engine()
-    async with serving(recogniser, tokens_file=tokens) as daemon:
-        events = await run(python, "assemblyai_v3.py", daemon.port, KEY, path, json.dumps(options))
-        prompts = {request.prompt for request in recogniser.admitted}
-        own = await own_finals(daemon, speech(), language="en", words=True)
-    assert prompts == {"captiond, VAD"}
-    assert events[0]["class"] == "BeginEvent"
-    assert events[-1]["class"] == "TerminationEvent"
-    assert events[-1]["audio_duration_seconds"] == round(len(speech()) / 32_000)
-    ended = [event for event in events if event["type"] == "Turn" and event["end_of_turn"]]
-    assert [event["transcript"] for event in ended] == texts(own)
+@needs_audio
+@each_client
+async def test_twenty_recordings_say_the_same(
+    client: Foreign, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    """Whatever their language, rate and channels."""
+    jobs = [client.job(*one) for one in twenty()]
+    assert len(jobs) == 20
+    async with serving(ScriptedEngine(text=digest), **settings_for(client, settings)) as daemon:
+        said_there = await run(client, daemon, tmp_path, jobs)
+        own = [await own_finals(daemon, job) for job in jobs]
+    for events, finals in zip(said_there, own, strict=True):
+        assert said(client.texts(events)) == said([final.text for final in finals if final.text])
 
 
-async def test_whisperlive(tmp_path: Path) -> None:
-    python = await asyncio.to_thread(
-        python_of, "whisperlive", WHISPERLIVE, alone=("whisper-live-client==0.6.3",)
-    )
-    path, port = written(tmp_path, speech()), free_port()
-    async with serving(engine(), whisperlive_port=port) as daemon:
-        (kept,) = await run(python, "whisperlive.py", port, path, "en")
-        own = await own_finals(daemon, speech(), language="en")
-    assert [segment["text"].strip() for segment in kept["transcript"]] == texts(own)
-    assert [float(segment["start"]) for segment in kept["transcript"]] == pytest.approx(
-        [final.start for final in own], abs=0.001
-    )
+@pytest.mark.parametrize("client", [one for one in CLIENTS if one.name != "whisperlive"], ids=str)
+async def test_a_wrong_key_is_told(
+    client: Foreign, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    job = client.job(sample()[:SAMPLE_RATE], "en", "plain")
+    async with serving(ScriptedEngine(), **settings) as daemon:
+        (events,) = await run(client, daemon, tmp_path, [job], key="a-wrong-key-of-a-length")
+        assert daemon.metrics.counts()["refused"] == 1
+    assert [event["type"] for event in events] == ["exception"]
+    assert "401" in json.dumps(events)
 
 
-async def test_vosk(tmp_path: Path) -> None:
-    python = await asyncio.to_thread(python_of, "vosk", VOSK)
-    path, port = written(tmp_path, speech()), free_port()
-    async with serving(engine(), vosk_port=port) as daemon:
-        (kept,) = await run(python, "vosk_server.py", port, path)
-        own = await own_finals(daemon, speech(), words=True)
-    assert " ".join(one["text"] for one in kept["result"] if one["text"]) == " ".join(texts(own))
-    assert kept["srt"].startswith("1\n")
+@pytest.mark.parametrize("client", [one for one in CLIENTS if one.unknown], ids=str)
+async def test_a_wrong_option_is_told(
+    client: Foreign, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    job = Job(bytes(48_000), client.unknown, {})
+    async with serving(ScriptedEngine(), **settings) as daemon:
+        (events,) = await run(client, daemon, tmp_path, [job])
+    wrong = [event for event in events if event["type"] in ("exception", "error")]
+    assert wrong
+    assert "400" in json.dumps(wrong) or "no field `tempo`" in json.dumps(wrong)

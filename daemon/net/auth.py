@@ -16,6 +16,7 @@ Where a token may stand in a request, for browsers cannot set headers of a webso
 import hashlib
 import hmac
 import ipaddress
+import logging
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -33,6 +34,8 @@ TOKEN_PROTOCOL = "captiond.token."  # noqa: S105 - what stands before a token, n
 KEY_PROTOCOLS = (TOKEN_PROTOCOL, "openai-insecure-api-key.")
 SCHEMES = ("bearer", "token")
 KEY_HEADERS = ("api-key", "x-api-key")
+SECRET_HEADERS = ("authorization", "sec-websocket-protocol", *KEY_HEADERS)
+_IN_QUERY = re.compile(r"token=[^&\s'\"]*")
 _TOKEN = re.compile(r"[A-Za-z0-9._~-]{16,200}")  # what a header and a subprotocol can both carry
 _LABEL = re.compile(r"[A-Za-z0-9._-]{1,40}")
 
@@ -155,6 +158,20 @@ def offered_protocols(headers: Headers) -> list[str]:
     """The websocket subprotocols that a request offers, in order."""
     lines = headers.get_all("Sec-WebSocket-Protocol")
     return [name.strip() for line in lines for name in line.split(",")]
+
+
+class KeysHidden(logging.Filter):
+    """Takes keys out of what the websocket library logs of requests, at the level debug."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Every record passes."""
+        if isinstance(record.args, tuple):
+            texts = [str(one) for one in record.args]
+            if len(texts) == 2 and texts[0].lower() in SECRET_HEADERS:
+                record.args = (texts[0], "(hidden)")
+            elif any("token=" in text for text in texts):
+                record.args = tuple(_IN_QUERY.sub("token=(hidden)", text) for text in texts)
+        return True
 
 
 def _digest(token: str) -> bytes:

@@ -5,6 +5,7 @@ body, which the websocket library does not read, and goes to daemon/net/exchange
 """
 
 import asyncio
+import logging
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -15,6 +16,7 @@ from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
 
 from daemon.config import Config
+from daemon.net.auth import KeysHidden
 from daemon.net.exchange import Exchange
 from streaming.dialects.offers import OFFERS, Offer
 
@@ -26,6 +28,8 @@ STRANGERS = 200  # connections beside those that have a session: probes, pages, 
 WITH_BODY = b"POST "  # what a request begins with that is not the websocket library's
 
 SUBPROTOCOLS = {name for offer in OFFERS for name in offer.subprotocols}
+
+KEYS_HIDDEN = KeysHidden()
 
 Answerer = Callable[[ServerConnection, Request], Awaitable[Response | None]]
 
@@ -104,6 +108,7 @@ class Listener:
     ) -> None:
         self.sockets: dict[Peer, asyncio.TimerHandle] = {}
         self._servers: list[Server] = []
+        logging.getLogger("websockets.server").addFilter(KEYS_HIDDEN)
         self._handle = handle
         self._answer = answer
         self._take = take

@@ -265,11 +265,11 @@ class Deepgram(Dialect):
     def _flushed(self, at: float) -> Iterator[str]:
         """Finalize is answered, if by an empty result."""
         while self._finalizes and self._finalizes[0][0] <= at + INSTANT:
-            until, answered = self._finalizes.popleft()
+            _, answered = self._finalizes.popleft()
             if not answered:
-                end = max(until, self._told)
-                yield self._results(end, _alternative(""), final=True, ended=True, flushed=True)
-                self._told = end
+                # Of no length: the next utterance may reach back a little before this.
+                nothing = _alternative("")
+                yield self._results(self._told, nothing, final=True, ended=True, flushed=True)
 
     def _results(
         self,

@@ -54,7 +54,7 @@ DEEPGRAM = Offer(
     dialect=Deepgram,
     paths=("/v1/listen",),
     subprotocols=("token", "bearer"),
-    example="wscat -c '{url}/v1/listen?encoding=linear16&sample_rate=16000'",
+    example='DeepgramClient(environment=DeepgramClientEnvironment(production="{url}", …))',
     options=(("the URL", deepgram.Options),),
 )
 ASSEMBLYAI = Offer(

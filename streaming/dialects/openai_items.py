@@ -31,6 +31,7 @@ class Item:
     seconds: float = 0.0
     sent: str = ""
     failure: str = ""
+    committed: bool = False
     cleared: bool = False
 
     def with_text(self, text: str = "") -> str:
@@ -89,7 +90,7 @@ class Items:
     def clear(self, at: float) -> Iterator[Event]:
         """Nothing is told of what is not committed."""
         for item in (*self._open.values(), self._gathering):
-            item.cleared = True
+            item.cleared = not item.committed
         self._commits.append((at, self._gathering))
         self._gathering = self._new()
         yield {"type": "input_audio_buffer.cleared"}
@@ -134,7 +135,7 @@ class Items:
 
     def _committed(self, item: Item) -> Iterator[Event]:
         before = {"previous_item_id": self._last}
-        self._last = item.id
+        item.committed, self._last = True, item.id
         yield {"type": "input_audio_buffer.committed", "item_id": item.id, **before}
         content = {"type": "input_audio", "transcript": None}
         shown: Event = {"id": item.id, "object": "realtime.item", "type": "message", "role": "user"}

@@ -78,7 +78,7 @@ def table(kind: type[Struct], prefix: str = "") -> Iterator[str]:
         assert about or nested, f"{kind.__name__}.{field.name} has no description"
         if about:
             taken = ", or ".join(["an object", *["null"] * (NoneType in _variants(hint))])
-            yield f"| `{name}` | {accepted(_bare(hint)) if not nested else taken} | {about[-1]} |"
+            yield f"| `{name}` | {accepted(hint) if not nested else taken} | {about[-1]} |"
         for one in nested:
             yield from table(one, f"{name}.")
 

@@ -60,6 +60,7 @@ class Vosk(Dialect):
 
     name = "vosk"
     forgiving = False
+    starts_late = True
 
     def __init__(self, _opening: Opening) -> None:
         self._options = Options()

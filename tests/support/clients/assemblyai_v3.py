@@ -1,7 +1,7 @@
 # mypy: ignore-errors
-"""AssemblyAI's own client: streams raw PCM and prints every event that it got, one a line.
+"""AssemblyAI's own client: a stream for each job, every event that it got printed, one a line.
 
-python assemblyai_v3.py PORT KEY AUDIO PARAMETERS(JSON) [--force]
+python assemblyai_v3.py PORT KEY JOBS     (a JSON file: [{"audio": path, "options": {…}}, …])
 """
 
 import json
@@ -18,7 +18,29 @@ from assemblyai.streaming.v3 import (
 FRAME = 3_200  # bytes: the service takes 50 to 1000 ms
 
 
-def main(port: str, key: str, audio: str, parameters: str) -> None:
+def transcribe(options: StreamingClientOptions, number: int, audio: str, asked: dict) -> None:
+    client = StreamingClient(options)
+
+    def show(_client: object, event: object) -> None:
+        about = {"job": number, "class": type(event).__name__}
+        if hasattr(event, "model_dump_json"):
+            type(event).model_validate_json(event.model_dump_json(), strict=True)
+            about |= json.loads(event.model_dump_json())
+        else:
+            about |= {"type": "exception", "error": str(event), "code": event.code}
+        print(json.dumps(about), flush=True)
+
+    for kind in StreamingEvents:
+        client.on(kind, show)
+    client.connect(StreamingParameters(**asked))
+    data = Path(audio).read_bytes()
+    client.stream(data[at : at + FRAME] for at in range(0, len(data), FRAME))
+    client.force_endpoint()
+    client.keep_alive()
+    client.disconnect(terminate=True)
+
+
+def main(port: str, key: str, jobs: str) -> None:
     options = StreamingClientOptions(
         api_host=f"ws://127.0.0.1:{port}",
         api_key=key,
@@ -26,21 +48,8 @@ def main(port: str, key: str, audio: str, parameters: str) -> None:
         terminate_timeout=300,
         max_connection_retries=0,
     )
-    client = StreamingClient(options)
-
-    def show(_client: object, event: object) -> None:
-        said = json.loads(event.model_dump_json()) if hasattr(event, "model_dump_json") else {}
-        said = said or {"error": str(event), "code": getattr(event, "code", None)}
-        print(json.dumps({"class": type(event).__name__, **said}), flush=True)
-
-    for kind in StreamingEvents:
-        client.on(kind, show)
-    client.connect(StreamingParameters(**json.loads(parameters)))
-    data = Path(audio).read_bytes()
-    client.stream(data[at : at + FRAME] for at in range(0, len(data), FRAME))
-    if "--force" in sys.argv:
-        client.force_endpoint()
-    client.disconnect(terminate=True)
+    for number, job in enumerate(json.loads(Path(jobs).read_text())):
+        transcribe(options, number, job["audio"], job["options"])
 
 
-main(*[one for one in sys.argv[1:] if not one.startswith("--")])
+main(*sys.argv[1:])

@@ -1,7 +1,7 @@
 # mypy: ignore-errors
-"""Deepgram's own client: streams raw PCM and prints every message that it got, one a line.
+"""Deepgram's own client: a stream for each job, every message that it got printed, one a line.
 
-python deepgram_live.py PORT KEY AUDIO OPTIONS(JSON)
+python deepgram_live.py PORT KEY JOBS     (a JSON file: [{"audio": path, "options": {…}}, …])
 """
 
 import json
@@ -16,31 +16,38 @@ from deepgram.environment import DeepgramClientEnvironment
 FRAME = 16_000  # bytes
 
 
-def main(port: str, key: str, audio: str, options: str) -> None:
-    url = f"ws://127.0.0.1:{port}"
-    names = ("base", "production", "agent", "agent_rest")
-    environment = DeepgramClientEnvironment(**dict.fromkeys(names, url))
-    client = DeepgramClient(api_key=key, environment=environment)
+def transcribe(client: DeepgramClient, number: int, audio: str, options: dict) -> None:
     data = Path(audio).read_bytes()
 
     def show(message: object) -> None:
-        print(
-            json.dumps({"class": type(message).__name__, **json.loads(message.json())}), flush=True
-        )
+        kind = type(message)
+        kind.model_validate(json.loads(message.json()), strict=True)
+        about = {"job": number, "class": kind.__name__}
+        print(json.dumps(about | json.loads(message.json())), flush=True)
 
-    with client.listen.v1.connect(**json.loads(options)) as connection:
+    with client.listen.v1.connect(**options) as connection:
         connection.on(EventType.MESSAGE, show)
         connection.on(EventType.ERROR, lambda error: print(json.dumps({"error": str(error)})))
         listener = threading.Thread(target=connection.start_listening)
         listener.start()
         connection.send_keep_alive()
-        half = len(data) // 2 // FRAME * FRAME
         for first in range(0, len(data), FRAME):
             connection.send_media(data[first : first + FRAME])
-            if first == half and "--finalize" in sys.argv:
-                connection.send_finalize()
+        connection.send_finalize()
         connection.send_close_stream()
         listener.join()
 
 
-main(*[one for one in sys.argv[1:] if not one.startswith("--")])
+def main(port: str, key: str, jobs: str) -> None:
+    url = f"ws://127.0.0.1:{port}"
+    names = ("base", "production", "agent", "agent_rest")
+    environment = DeepgramClientEnvironment(**dict.fromkeys(names, url))
+    client = DeepgramClient(api_key=key, environment=environment)
+    for number, job in enumerate(json.loads(Path(jobs).read_text())):
+        try:
+            transcribe(client, number, **job)
+        except Exception as error:  # noqa: BLE001 - what it is, is told
+            print(json.dumps({"job": number, "type": "exception", "error": repr(error)}))
+
+
+main(*sys.argv[1:])

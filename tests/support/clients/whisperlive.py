@@ -1,7 +1,7 @@
 # mypy: ignore-errors
-"""WhisperLive's own client: streams float32 audio and prints what it has kept at the end.
+"""WhisperLive's own client: a session for each job; what it has kept at the end is printed, one a line.
 
-python whisperlive.py PORT AUDIO(int16) LANGUAGE
+python whisperlive.py PORT KEY JOBS     (a JSON file: [{"audio": path of int16, "options": {…}}, …])
 """
 
 import json
@@ -19,8 +19,8 @@ from whisper_live.client import Client  # noqa: E402
 FRAME = 4096  # samples
 
 
-def main(port: str, audio: str, language: str) -> None:
-    client = Client("127.0.0.1", int(port), lang=language or None, log_transcription=False)
+def transcribe(port: str, number: int, audio: str, options: dict) -> None:
+    client = Client("127.0.0.1", int(port), log_transcription=False, **options)
     while not client.recording and client.ws_thread.is_alive():
         time.sleep(0.01)
     samples = np.frombuffer(Path(audio).read_bytes(), "<i2").astype(np.float32) / 32_768
@@ -28,8 +28,11 @@ def main(port: str, audio: str, language: str) -> None:
         client.send_packet_to_server(samples[at : at + FRAME].tobytes())
     client.send_packet_to_server(Client.END_OF_AUDIO.encode())
     client.ws_thread.join()
-    about = {"transcript": client.transcript, "language": client.language}
-    print(json.dumps(about | {"error": str(client.error_message or "")}))
+    about = {"type": "kept", "segments": client.transcript, "language": client.language}
+    if client.server_error:
+        about = {"type": "exception", "error": str(client.error_message)}
+    print(json.dumps({"job": number} | about), flush=True)
 
 
-main(*sys.argv[1:])
+for number, job in enumerate(json.loads(Path(sys.argv[3]).read_text())):
+    transcribe(sys.argv[1], number, **job)
