@@ -1,1 +1,1 @@
-"""Programs and a library that talk to the daemon. Of captiond they import `streaming.protocol` only."""
+"""Programs and a library for clients: of captiond they import `streaming.protocol` and `streaming.subtitles`."""

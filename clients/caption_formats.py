@@ -1,6 +1,6 @@
-"""Captions as people read them: lines, JSON lines, subtitles, and the live line of a terminal.
+"""Formats of captions: lines, JSON lines, subtitles, and the live line of a terminal.
 
-Turns messages into text and nothing else: no socket, no audio, no arguments.
+Turns messages into text, and knows no socket, no audio and no arguments.
 """
 
 import os
@@ -9,19 +9,7 @@ from typing import Protocol, TextIO, assert_never
 
 import msgspec
 
-from streaming.protocol import (
-    Closed,
-    Error,
-    Final,
-    Flushed,
-    Heard,
-    Lag,
-    Partial,
-    Ready,
-    ServerMessage,
-    Speech,
-    encode,
-)
+from streaming import protocol
 from streaming.subtitles import Subtitles, columns, head, printable
 
 CLEAR = "\r\x1b[K"
@@ -34,35 +22,35 @@ METER_FLOOR_DB = -60.0
 
 
 class Format(Protocol):
-    """Messages of one or more sessions, in order, to text; `opening` stands before the first."""
+    """From the messages of one or more sessions, in order, to text; `header` stands before the first."""
 
-    opening: str
+    header: str
 
-    def render(self, message: ServerMessage) -> str:
-        """What the message adds to the output; often nothing."""
+    def render(self, message: protocol.ServerMessage) -> str:
+        """The text that the message adds to the output; often none."""
 
 
 class Text:
     """One line for each final that has words."""
 
-    opening = ""
+    header = ""
 
-    def render(self, message: ServerMessage) -> str:
+    def render(self, message: protocol.ServerMessage) -> str:
         """The text of a final."""
-        text = printable(message.text).strip() if isinstance(message, Final) else ""
+        text = printable(message.text).strip() if isinstance(message, protocol.Final) else ""
         return f"{text}\n" if text else ""
 
 
 class JsonLines:
-    """Every message as the daemon sent it, one a line, but for the secret that resumes the session."""
+    """Every message as the daemon sent it, one a line, without the key that resumes the session."""
 
-    opening = ""
+    header = ""
 
-    def render(self, message: ServerMessage) -> str:
+    def render(self, message: protocol.ServerMessage) -> str:
         """The message itself."""
-        if isinstance(message, Ready):
+        if isinstance(message, protocol.Ready):
             message = msgspec.structs.replace(message, key=None)
-        return f"{encode(message)}\n"
+        return f"{protocol.encode(message)}\n"
 
 
 FORMATS: dict[str, Callable[[], Format]] = {
@@ -74,7 +62,7 @@ FORMATS: dict[str, Callable[[], Format]] = {
 
 
 class Screen:
-    """Where messages go: to `out` in the chosen format, and to the live line if `err` is a terminal.
+    """Writes messages to `out` in the chosen format, and to the live line if `err` is a terminal.
 
     The live line shows the newest partial, its stable part plain and the rest dim, and is wiped
     before anything else is written. troubles: how many error messages the daemon has sent.
@@ -89,32 +77,32 @@ class Screen:
         self._format = form
         self._out = out
         self._err = err
-        self._partial: Partial | None = None
+        self._partial: protocol.Partial | None = None
         self._lag_s = 0.0
         self._level_db: float | None = None
         self._drawn = ""
-        self._opening = form.opening
+        self._header = form.header
 
-    def show(self, message: ServerMessage) -> None:
-        """Write what the format makes of the message, and keep the live line true."""
-        self._write(self._opening)
-        self._opening = ""
+    def show(self, message: protocol.ServerMessage) -> None:
+        """Write the message in the format, and update the live line."""
+        self._write(self._header)
+        self._header = ""
         match message:
-            case Partial():
+            case protocol.Partial():
                 self._partial = message
-            case Final():
+            case protocol.Final():
                 self.captions += bool(message.text.strip())
                 if self._partial is not None and self._partial.utterance <= message.utterance:
                     self._partial = None
-            case Ready() | Closed():
+            case protocol.Ready() | protocol.Closed():
                 self._partial, self._lag_s = None, 0.0
-            case Lag():
+            case protocol.Lag():
                 self._lag_s = message.seconds if message.seconds >= BEHIND_S else 0.0
-            case Error():
+            case protocol.Error():
                 self.troubles += 1
-                if not message.fatal:  # a fatal one is told by whoever catches FatalError
+                if not message.fatal:  # the handler of FatalError reports a fatal one
                     self.tell(f"{message.message} ({message.code})")
-            case Speech() | Flushed() | Heard():
+            case protocol.Speech() | protocol.Flushed() | protocol.Heard():
                 pass
             case _:
                 assert_never(message)
@@ -127,7 +115,7 @@ class Screen:
         self._draw()
 
     def tell(self, text: str) -> None:
-        """Say something to the user, on `err`."""
+        """Write a line for the user to `err`."""
         self._wipe()
         self._err.write(f"{self._name}: {text}\n")
         self._err.flush()
@@ -142,7 +130,7 @@ class Screen:
         if text:
             self._wipe()
             self._out.write(text)
-            self._out.flush()  # captions are live: whoever reads the pipe wants them now
+            self._out.flush()  # captions are live: the reader of a pipe wants them now
 
     def _wipe(self) -> None:
         if self._drawn:

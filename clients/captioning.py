@@ -1,6 +1,6 @@
-"""What every verb that captions shares: options, interrupts, one session, a clean end.
+"""Captioning, shared by the verbs that caption: options, interrupts, one session, a clean end.
 
-Reads no audio and knows no device: each verb brings a coroutine that feeds the session.
+Reads no audio and knows no device: each verb has a coroutine that feeds the session.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Self, get_args
 
 import clients.stream
@@ -22,9 +22,9 @@ from clients.caption_formats import FORMATS, Screen
 from clients.stream import DEFAULT_URL, Captions, ConnectError, RefusedError, connect
 from streaming.protocol import Encoding, Stability, Start, Task
 
-LOADING_S = 1.0  # between two looks at a daemon that loads
+LOADING_S = 1.0  # between two attempts at a daemon that loads
 
-# What signals do where nobody asks for anything else.
+# The effect of a signal outside `Interrupt`.
 DEFAULTS: dict[signal.Signals, Callable[[int, FrameType | None], Any] | signal.Handlers] = {
     signal.SIGINT: signal.default_int_handler,
     signal.SIGTERM: signal.SIG_DFL,
@@ -34,9 +34,9 @@ DEFAULTS: dict[signal.Signals, Callable[[int, FrameType | None], Any] | signal.H
 class Interrupt:
     """While entered, the first SIGINT or SIGTERM sets `requested`; a second one ends the program.
 
-    status: the exit status that tells the signal, 128 + its number; 0 if there was none.
-    last_act: what a second signal must not leave undone. It runs in the signal's handler, at once
-    and whatever the program is waiting for, and may not wait itself.
+    status: the exit status of the signal, 128 + its number; 0 if there was none. last_act: runs before
+    a second signal ends the program: in the signal's handler, at once, whatever the program waits for.
+    It may not wait itself.
     """
 
     def __init__(self) -> None:
@@ -49,12 +49,7 @@ class Interrupt:
             asyncio.get_running_loop().add_signal_handler(number, self._ask, number)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number in DEFAULTS:
             asyncio.get_running_loop().remove_signal_handler(number)
         self._release()
@@ -63,7 +58,7 @@ class Interrupt:
         self.status = 128 + number
         self.requested.set()
         for each in DEFAULTS:
-            # Not the loop's business any more: a second signal counts even where the loop is stuck.
+            # Outside the loop: a second signal counts even where the loop is stuck.
             asyncio.get_running_loop().remove_signal_handler(each)
             signal.signal(each, self._insist)
 
@@ -87,16 +82,16 @@ async def caption(
     *,
     finish: Callable[[], None] | None = None,
 ) -> None:
-    """One session: `feed` sends the audio; when it ends or the user interrupts, pending finals follow.
+    """Run one session: `feed` sends the audio; at its end, or an interrupt, pending finals follow.
 
-    finish: on an interrupt, makes `feed` end by itself once it has sent what it has; without it `feed`
-    is cancelled.
+    finish: on an interrupt, makes `feed` end by itself once it has sent its audio; without `finish`,
+    `feed` is cancelled.
 
-    Raises StreamError, ProtocolError for a bad `start`, and what `feed` raised, in each case only
-    after every caption that could be had is on the screen.
+    Raises StreamError, ProtocolError for a bad `start`, and the exception of `feed`, in each case after
+    every caption that came is on the screen.
     """
     async with AsyncExitStack() as stack:
-        # Who records already has something to deliver.
+        # Recording has begun, so there is something to deliver.
         asked = None if finish else interrupt.requested
         captions = await _connected(stack, url, start, screen, interrupt, asked)
         screen.show(captions.ready)
@@ -119,9 +114,9 @@ async def _connected(
     interrupt: Interrupt,
     given_up: asyncio.Event | None,
 ) -> Captions:
-    """A session, which `stack` closes; a daemon that still loads its model is waited for.
+    """A session, which `stack` closes. Waits for a daemon that still loads its model.
 
-    given_up: ends the attempt, by a ConnectError.
+    given_up: ends the attempt with a ConnectError.
     """
     token = os.environ.get("CAPTIOND_TOKEN")
     told = False
@@ -227,7 +222,7 @@ def add_caption_arguments(parser: argparse.ArgumentParser) -> None:
 def start_of(
     args: argparse.Namespace, screen: Screen, encoding: Encoding, rate: int, channels: int
 ) -> Start:
-    """The `start` message that the options of `add_caption_arguments` ask for."""
+    """The `start` message of the options of `add_caption_arguments`."""
     languages = [code for item in args.language for code in item.replace(",", " ").split()]
     shown = screen.live or args.format == "json"
     return Start(
@@ -247,7 +242,7 @@ def start_of(
 
 
 class Output(io.TextIOWrapper):
-    """A file that is written anew with the first text for it: one from before outlives a run that fails.
+    """A file that is truncated at the first text for it: an old one outlives a run that fails.
 
     Raises OSError at once where it cannot be written.
     """
@@ -257,7 +252,7 @@ class Output(io.TextIOWrapper):
         self._begun = False
 
     def begin(self) -> None:
-        """Give up what the file held before, if that has not been done."""
+        """Truncate the file, once."""
         if not self._begun and stat.S_ISREG(os.fstat(self.fileno()).st_mode):
             self.buffer.truncate(0)
         self._begun = True
@@ -283,7 +278,7 @@ def run_verb(
             with closing(screen), _told(screen):
                 status = asyncio.run(verb(args, screen))
             if isinstance(out, Output) and status == 0:
-                out.begin()  # nothing was said: that is what the file is to say
+                out.begin()  # nothing was said: the file shall be empty
             return status
 
     try:
@@ -295,7 +290,7 @@ def run_verb(
 
 @contextmanager
 def _told(screen: Screen) -> Iterator[None]:
-    """While entered, the user hears what the library logs: that a connection is lost, and mended."""
+    """While entered, show the library's log: connections lost and resumed."""
     handler = logging.Handler()
     handler.emit = lambda record: screen.tell(record.getMessage())  # type: ignore[method-assign]
     logger = logging.getLogger(clients.stream.__name__)
@@ -310,12 +305,12 @@ def _told(screen: Screen) -> Iterator[None]:
 
 
 def exit_status(program: Callable[[], int]) -> int:
-    """What `program` returns; 130 if Ctrl-C ends it, 1 if whoever reads its output has gone."""
+    """The result of `program`; 130 if Ctrl-C ends it, 1 if the reader of its output has gone."""
     try:
         return program()
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except BrokenPipeError:
-        # Python would complain once more when it flushes.
+        # Python would report the error again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

@@ -1,7 +1,7 @@
 """`captiond demo`: a daemon of its own captions the bundled sample, at the pace of speech.
 
-No part of the daemon is imported: it is started as a program, spoken to over its socket and stopped
-by a signal, as any user would. Audio, session and screen are those of `captiond file`.
+It imports no part of the daemon: it starts it as a program, connects to its socket and stops it by a
+signal, as any user would. Audio, session and screen are those of `captiond file`.
 """
 
 import argparse
@@ -42,12 +42,11 @@ from streaming.protocol import (
 )
 from streaming.subtitles import printable
 
-SUMMARY = "start a daemon, caption the bundled sample live, stop"
 NAME = "captiond demo"
 
-HOME = Path(__file__).resolve().parent.parent  # where the import packages lie
-SAMPLE = Path(__file__).with_name("sample.flac")  # what is said stands beside it, in sample.txt
-# -P: whatever the working directory holds, it is not our daemon.
+HOME = Path(__file__).resolve().parent.parent  # the folder of the import packages
+SAMPLE = Path(__file__).with_name("sample.flac")  # its transcript is beside it, in sample.txt
+# -P: no module of the working directory may stand in for the daemon.
 DAEMON = (sys.executable, "-P", "-m", "daemon", "serve")
 HOST = "127.0.0.1"
 LEAST_OVERLAP = 0.8
@@ -56,8 +55,8 @@ READY = re.compile(rb"ready on (ws://\S+) ")  # in the daemon's log
 READY_S = 120.0  # until the model must be loaded
 POLL_S = 0.2
 STOP_S = 45.0  # the daemon grants pending finals 30 s, by default
-LOG_BYTES = 4000  # of the daemon's last words
-WHOLE_LOG = 1 << 20  # bytes: far more than a daemon that starts has to say
+LOG_BYTES = 4000  # of the end of the daemon's log
+WHOLE_LOG = 1 << 20  # bytes: far more than a daemon logs at start-up
 
 
 class DemoError(Exception):
@@ -67,11 +66,11 @@ class DemoError(Exception):
 class Transcript:
     """Partials and finals with their times, and the figures of the summary. A subtitles.Format.
 
-    partials: whether each gets a line; they have the terminal's live line elsewhere.
+    partials: whether each gets a line; a terminal shows them in its live line.
     began: when the first sample was sent, on `clock`, in seconds.
     """
 
-    opening = ""
+    header = ""
 
     def __init__(self, clock: Callable[[], float], *, partials: bool) -> None:
         self.began = 0.0
@@ -83,7 +82,7 @@ class Transcript:
 
     @property
     def text(self) -> str:
-        """Everything that finals said."""
+        """The text of all finals."""
         return " ".join(self._texts)
 
     @property
@@ -131,7 +130,7 @@ def overlap(reference: str, text: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A daemon as its client sees it, and its process id."""
+    """A running daemon: its URL, and its process id."""
 
     url: str
     pid: int
@@ -145,8 +144,8 @@ async def running_daemon(
 
     None if the user interrupts before it is ready. program: its command line, to which address,
     model and log level are added. patience_s: until it must be ready. Raises DemoError, with the end
-    of its log, if it does not become ready, loses a session or does not end as it should when it is
-    stopped. A second interrupt kills it, and ends the program.
+    of its log, if it does not become ready, loses a session or stops with a wrong status. A second
+    interrupt kills it, and ends the program.
     """
     options = ("--host", HOST, "--port", "0", "--model", model, "--log-level", "info")
     path = os.pathsep.join(filter(None, [str(HOME), os.environ.get("PYTHONPATH")]))
@@ -158,7 +157,7 @@ async def running_daemon(
             stdout=log,
             stderr=log,
             env=os.environ | {"PYTHONPATH": path},
-            process_group=0,  # Ctrl-C is for us; the daemon still has captions to deliver
+            process_group=0,  # Ctrl-C is for the client; the daemon still has captions to deliver
         )
         failure: str | None = None
         interrupt.last_act = partial(_kill, process)
@@ -178,7 +177,7 @@ async def running_daemon(
 async def _until_ready(
     process: Process, log: BinaryIO, patience_s: float, interrupt: Interrupt
 ) -> str | None:
-    """The daemon's URL, once it says that it is ready; None if the user wants to leave.
+    """The daemon's URL, once its log says "ready"; None if the user interrupts.
 
     Raises DemoError.
     """
@@ -187,7 +186,7 @@ async def _until_ready(
     try:
         async with asyncio.timeout(patience_s):
             while not asked.done():
-                # By pread: the daemon writes where the position of the open file is.
+                # By pread: the daemon writes at the position of the open file.
                 said = READY.search(os.pread(log.fileno(), WHOLE_LOG, 0))
                 if said is not None:
                     return said[1].decode()
@@ -205,12 +204,12 @@ async def _until_ready(
 
 
 async def _stop(process: Process) -> str | None:
-    """Ask the daemon to stop, in the end insist. What was wrong with its end, if anything."""
+    """Stop the daemon: by SIGTERM, then by SIGKILL. The sentence of what went wrong, or None."""
     well = {0}
     if process.returncode is None:
-        well.add(-signal.SIGTERM)  # asked before it was far enough to end in its own way
+        well.add(-signal.SIGTERM)  # it came before the daemon's handler was set
         with suppress(ProcessLookupError):
-            # Not by `terminate`: it polls, and may snatch the exit status away from the loop.
+            # Not by Popen.terminate: it polls, and may take the exit status before the loop does.
             os.kill(process.pid, signal.SIGTERM)
     try:
         async with asyncio.timeout(STOP_S):
@@ -223,7 +222,7 @@ async def _stop(process: Process) -> str | None:
 
 
 def _kill(process: Process) -> None:
-    """At once, with all that it may have started."""
+    """Kill the process, with every process that it started."""
     if process.returncode is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -266,7 +265,7 @@ async def _demo(model: str, program: Sequence[str], sample: Path, patience_s: fl
 
 
 def _judge(transcript: Transcript, wanted: str) -> None:
-    """Sum up. Raises DemoError if too little of `wanted` was understood."""
+    """Write the summary. Raises DemoError if too little of `wanted` was recognised."""
     if not transcript.text:
         raise DemoError("no words came back")
     sys.stdout.write(f"{transcript.summary}\n")
@@ -295,8 +294,8 @@ def run(
 ) -> int:
     """Caption `sample` with a daemon made by `program`.
 
-    0: at least LEAST_OVERLAP of the words that stand beside it came back in finals, and the daemon
-    stopped well; 1: they did not, or anything failed; 130 after Ctrl-C, 143 after SIGTERM.
+    0: the finals have at least LEAST_OVERLAP of the words of its transcript, and the daemon stopped
+    well; 1: they have not, or anything failed; 130 after Ctrl-C, 143 after SIGTERM.
     """
     command = (*program, "--drafter", args.drafter)
     return exit_status(lambda: asyncio.run(_demo(args.model, command, sample, patience_s)))

@@ -1,7 +1,7 @@
 """`captiond file`: captions of recordings, or of raw audio on standard input.
 
-Reads audio and runs sessions one after another. What the messages look like is subtitles.py's
-business, the wire is stream.py's, the session and the options are captioning.py's.
+Reads audio and runs sessions one after another. caption_formats.py formats the messages, stream.py has
+the wire, captioning.py the session and the options.
 """
 
 import argparse
@@ -22,8 +22,6 @@ from clients.captioning import Interrupt, add_caption_arguments, caption, run_ve
 from clients.stream import Captions, ConnectError, StreamError
 from streaming.protocol import SAMPLE_BYTES, SAMPLE_RATE, Encoding, ProtocolError
 
-SUMMARY = "caption audio files, or raw audio from standard input"
-
 NAME = "captiond file"
 EXACT_IN_INT16 = ("PCM_16", "PCM_U8", "PCM_S8", "ULAW", "ALAW")  # libsndfile's names
 BLOCK_S = 0.1
@@ -36,7 +34,7 @@ class SourceError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Audio:
-    """Audio to be read once: its format and its `blocks`, each of about a tenth of a second."""
+    """Audio to read once: its format and its `blocks`, each of about a tenth of a second."""
 
     name: str
     encoding: Encoding
@@ -46,7 +44,7 @@ class Audio:
 
     @property
     def bytes_per_second(self) -> int:
-        """At the given format."""
+        """Bytes of one second in its format."""
         return self.rate * self.channels * SAMPLE_BYTES[self.encoding]
 
 
@@ -102,7 +100,7 @@ def _decoded(name: str, file: soundfile.SoundFile) -> Audio:
     frames = max(round(file.samplerate * BLOCK_S), 1)
 
     async def blocks() -> AsyncGenerator[bytes, None]:
-        # A tenth of a second is decoded in well under a millisecond: no thread is worth its races.
+        # Decoding a tenth of a second takes well under a millisecond: a thread would not pay.
         try:
             while (block := file.read(frames, dtype=read_as, always_2d=True)).size:
                 yield block.astype(wire, copy=False).tobytes()
@@ -124,14 +122,14 @@ def raw_audio(encoding: Encoding, rate: int, channels: int) -> Audio:
 
 
 async def _read(descriptor: int, size: int) -> AsyncGenerator[bytes, None]:
-    """Blocks of at most `size` bytes, as soon as they come. Raises SourceError."""
+    """Yield blocks of at most `size` bytes, as soon as they come. Raises SourceError."""
     mode = os.fstat(descriptor).st_mode
     try:
         if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
             async with aclosing(_read_pipe(descriptor, size)) as blocks:
                 async for block in blocks:
                     yield block
-        else:  # a file or a device such as /dev/null never makes us wait
+        else:  # a file or a device such as /dev/null never blocks
             while block := os.read(descriptor, size):
                 yield block
     except OSError as error:
@@ -148,13 +146,13 @@ async def _read_pipe(descriptor: int, size: int) -> AsyncGenerator[bytes, None]:
             yield block
     finally:
         transport.close()
-        os.set_blocking(descriptor, True)  # as we found it: others may share the pipe
+        os.set_blocking(descriptor, True)  # as before: other processes may share the pipe
 
 
 async def speak(captions: Captions, audio: Audio, *, realtime: bool) -> None:
     """Send all of `audio`, at the pace of the sound or as fast as the daemon takes it.
 
-    In real time no block leaves before its time. Raises SourceError if there is no sound in it.
+    In real time no block is sent before its time. Raises SourceError if there is no sound in it.
     """
     clock = asyncio.get_running_loop().time
     began, sent = clock(), 0
@@ -170,7 +168,7 @@ async def speak(captions: Captions, audio: Audio, *, realtime: bool) -> None:
 async def _caption_audio(
     audio: Audio, args: argparse.Namespace, screen: Screen, interrupt: Interrupt
 ) -> None:
-    """One session. Raises SourceError, StreamError and ProtocolError."""
+    """Caption `audio` in one session. Raises SourceError, StreamError and ProtocolError."""
 
     async def feed(captions: Captions) -> None:
         await speak(captions, audio, realtime=args.pace == "realtime")
@@ -186,7 +184,7 @@ async def _caption_audio(
 
 
 def _playable(names: Sequence[str], screen: Screen) -> list[str]:
-    """Those that can be captioned. The others are told before the first of them has its turn."""
+    """The names of readable audio; an error is shown for each of the others, before any session."""
     found = []
     for name in names:
         try:
@@ -199,7 +197,7 @@ def _playable(names: Sequence[str], screen: Screen) -> list[str]:
 
 
 async def _caption_all(args: argparse.Namespace, screen: Screen) -> int:
-    """Every file in turn; what fails is told and the next one follows. The exit status."""
+    """Caption every file in turn, past those that fail. The exit status."""
     raw: tuple[Encoding, int, int] = (
         args.encoding or "s16le",
         SAMPLE_RATE if args.rate is None else args.rate,
@@ -214,7 +212,7 @@ async def _caption_all(args: argparse.Namespace, screen: Screen) -> int:
                     await _caption_audio(audio, args, screen, interrupt)
             except ConnectError as error:
                 screen.tell(str(error))
-                return interrupt.status or 1  # no file would fare better
+                return interrupt.status or 1  # the other files would fail, too
             except (SourceError, StreamError, ProtocolError) as error:
                 screen.tell(str(error))
                 failed = True

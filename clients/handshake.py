@@ -1,4 +1,4 @@
-"""How a session comes about: the opening handshake, the greeting, and what can go wrong in either.
+"""Opening a session: the websocket handshake, `start` or `resume`, and the errors of both.
 
 Every error is a StreamError:
 
@@ -30,52 +30,42 @@ from websockets.exceptions import (
 from websockets.http11 import Response
 from websockets.typing import Subprotocol
 
-from streaming.protocol import (
-    SUBPROTOCOL,
-    Error,
-    ProtocolError,
-    Ready,
-    Resume,
-    ServerMessage,
-    Start,
-    decode_server,
-    encode,
-)
+from streaming import protocol
 
 DEFAULT_URL = "ws://127.0.0.1:8765"
 
-# A daemon with a full backlog stops reading on purpose, and a ping waits behind all the audio sent
-# before it: a late answer means "busy", minutes without one mean "gone".
+# A daemon with a full queue stops reading on purpose, and a ping waits behind all the audio sent
+# before it: a late pong means "busy", minutes without one mean "gone".
 PING_TIMEOUT_S = 600.0
 
-CLOSE_TIMEOUT_S = 3.0  # nothing of value follows Closed
+CLOSE_TIMEOUT_S = 3.0  # no message follows Closed
 
-# Messages kept while the caller is not iterating. Pings are answered only while there is room, so
-# room is plentiful: some hundred bytes each.
+# Messages queued while the caller is not iterating, some hundred bytes each. The websocket answers
+# pings only while the queue has room, so it is long.
 UNREAD_MESSAGES = 4096
 
-# Answers that another attempt may change: ours, and those of a proxy whose daemon is just starting.
+# Statuses that another attempt may change: a daemon's, and those of a proxy before a starting daemon.
 TRY_AGAIN = frozenset({408, 429, 500, 502, 503, 504})
-TRY_AGAIN_S = 2.0  # where the answer does not say when
+TRY_AGAIN_S = 2.0  # where the response has no Retry-After
 
-LOADING = "warming_up"  # what a daemon's header Captiond-Status says of it
+LOADING = "warming_up"  # the header Captiond-Status of a daemon that loads
 
 
-class Attentive(ClientConnection):
-    """A websocket that knows when the daemon was last heard of, pings included: `heard_at`, monotonic."""
+class TrackedConnection(ClientConnection):
+    """A websocket that notes when the daemon's last data came, pings included: `heard_at`, monotonic."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.heard_at = time.monotonic()
 
     def data_received(self, data: bytes) -> None:
-        """Whatever comes is a sign of life."""
+        """Take data, and note its time."""
         self.heard_at = time.monotonic()
         super().data_received(data)
 
     @property
     def silent(self) -> float:
-        """Seconds since then; 0 while nothing is read, for the caller has enough unread."""
+        """Seconds since the last data; 0 while reading is paused, as the caller has enough unread."""
         return time.monotonic() - self.heard_at if self.transport.is_reading() else 0.0
 
 
@@ -90,8 +80,8 @@ class ConnectError(StreamError):
 class RefusedError(StreamError):
     """A daemon answers, but opens no session.
 
-    retry_after: seconds after which it asks to be tried again; None where trying again is no use.
-    loading: whether it only needs to load its model first.
+    retry_after: seconds until another attempt may succeed; None where none will.
+    loading: whether the daemon still loads its model.
     """
 
     def __init__(
@@ -109,7 +99,7 @@ class WrongProtocolError(StreamError):
 class FatalError(StreamError):
     """The daemon ended the session; `error` is what it said."""
 
-    def __init__(self, error: Error) -> None:
+    def __init__(self, error: protocol.Error) -> None:
         super().__init__(f"the daemon ended the session: {error.message} ({error.code})")
         self.error = error
 
@@ -120,19 +110,21 @@ class ConnectionLostError(StreamError):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a daemon is, and what opens its door. open_timeout: seconds for each step."""
+    """A daemon's URL, and the token for it. open_timeout: seconds for each step."""
 
     url: str
     token: str | None
     open_timeout: float
 
 
-async def open_session(address: Address, hello: Start | Resume) -> tuple[Attentive, Ready]:
-    """A websocket on which the daemon has said that it is ready.
+async def open_session(
+    address: Address, hello: protocol.Start | protocol.Resume
+) -> tuple[TrackedConnection, protocol.Ready]:
+    """A websocket with an open session, and the daemon's `ready`.
 
     Raises ConnectError, RefusedError, WrongProtocolError or ConnectionLostError.
     """
-    query = {"resume": hello.session} if isinstance(hello, Resume) else {}
+    query = {"resume": hello.session} if isinstance(hello, protocol.Resume) else {}
     websocket = await _open(address, query)
     try:
         return websocket, await _greet(websocket, hello, address)
@@ -141,14 +133,14 @@ async def open_session(address: Address, hello: Start | Resume) -> tuple[Attenti
         raise
 
 
-async def _open(address: Address, query: dict[str, str]) -> Attentive:
-    """The opening handshake."""
+async def _open(address: Address, query: dict[str, str]) -> TrackedConnection:
+    """The websocket handshake."""
     url = address.url
     target = f"{url}{'&' if urlsplit(url).query else '?'}{urlencode(query)}" if query else url
     try:
         websocket = await open_websocket(
             target,
-            subprotocols=[Subprotocol(SUBPROTOCOL)],
+            subprotocols=[Subprotocol(protocol.SUBPROTOCOL)],
             additional_headers={"Authorization": f"Bearer {address.token}"}
             if address.token
             else None,
@@ -158,7 +150,7 @@ async def _open(address: Address, query: dict[str, str]) -> Attentive:
             ping_timeout=PING_TIMEOUT_S,
             close_timeout=CLOSE_TIMEOUT_S,
             max_queue=UNREAD_MESSAGES,
-            create_connection=Attentive,
+            create_connection=TrackedConnection,
         )
     except InvalidStatus as error:
         raise _refusal(address, error.response) from error
@@ -179,48 +171,52 @@ async def _open(address: Address, query: dict[str, str]) -> Attentive:
     except InvalidHandshake as error:
         hint = "" if urlsplit(url).scheme == "wss" else "; with TLS its URL begins with wss://"
         raise WrongProtocolError(f"{url} is not a captiond daemon: {error}{hint}") from error
-    if websocket.subprotocol != SUBPROTOCOL:
+    if websocket.subprotocol != protocol.SUBPROTOCOL:
         await websocket.close()
-        raise WrongProtocolError(f"{url} is a websocket, but does not speak {SUBPROTOCOL}")
-    assert isinstance(websocket, Attentive)
+        raise WrongProtocolError(f"{url} is a websocket, but does not speak {protocol.SUBPROTOCOL}")
+    assert isinstance(websocket, TrackedConnection)
     return websocket
 
 
-async def _greet(websocket: Attentive, hello: Start | Resume, address: Address) -> Ready:
-    """Send `hello`, await `ready`."""
+async def _greet(
+    websocket: TrackedConnection, hello: protocol.Start | protocol.Resume, address: Address
+) -> protocol.Ready:
+    """Send `hello` and await `ready`."""
     url, patience = address.url, address.open_timeout
     try:
         async with asyncio.timeout(patience):
-            await websocket.send(encode(hello))
+            await websocket.send(protocol.encode(hello))
             message = decode(await websocket.recv())
     except TimeoutError as error:
         raise ConnectError(f"the daemon at {url} did not answer within {patience:g} s") from error
     except ConnectionClosed as error:
         raise lost(error) from error
     match message:
-        case Ready():
+        case protocol.Ready():
             return message
-        case Error():
+        case protocol.Error():
             raise RefusedError(f"the daemon at {url} refused: {message.message} ({message.code})")
         case _:
             raise WrongProtocolError(f"{url} sent {type(message).__name__} before Ready")
 
 
-def decode(data: str | bytes) -> ServerMessage:
+def decode(data: str | bytes) -> protocol.ServerMessage:
     """A message of the daemon's. Raises WrongProtocolError."""
     if isinstance(data, bytes):
-        raise WrongProtocolError(f"the daemon sent a binary frame, which {SUBPROTOCOL} does not")
-    try:
-        return decode_server(data)
-    except ProtocolError as error:
         raise WrongProtocolError(
-            f"the daemon sent what this {SUBPROTOCOL} client does not know ({error}); "
+            f"the daemon sent a binary frame, which {protocol.SUBPROTOCOL} does not"
+        )
+    try:
+        return protocol.decode_server(data)
+    except protocol.ProtocolError as error:
+        raise WrongProtocolError(
+            f"the daemon sent what this {protocol.SUBPROTOCOL} client does not know ({error}); "
             "install the same version on both sides"
         ) from error
 
 
 def _refusal(address: Address, response: Response) -> StreamError:
-    """An HTTP status in place of a websocket: some are a daemon's own, with its reason."""
+    """The error for an HTTP response in place of a websocket; a daemon's own has a reason."""
     kinds = response.headers.get_all("Content-Type")
     plain = all(kind.startswith("text/plain") for kind in kinds)
     body = (response.body or b"").decode(errors="replace").strip()[:300] if plain else ""
@@ -242,7 +238,7 @@ def _refusal(address: Address, response: Response) -> StreamError:
 
 
 def lost(error: ConnectionClosed) -> ConnectionLostError:
-    """What the end of a connection is to the caller."""
+    """The error for a connection that ended."""
     reason = error.rcvd or error.sent or "without a word; see the daemon's log"
     return ConnectionLostError(f"the connection to the daemon ended ({reason})")
 

@@ -1,10 +1,10 @@
 """`captiond mic`: live captions of a microphone.
 
-Owns the audio device, and nothing else: sessions, options and output are captioning.py's.
-sounddevice is imported when the verb runs, so that captiond installs without PortAudio.
+Owns the audio device; captioning.py has sessions, options and output. sounddevice is imported when the
+verb runs, so that captiond installs without PortAudio.
 
-Each opening of the device is one session: a microphone that is unplugged ends it, which gives the
-pending finals; one that comes back, perhaps in another format, begins the next.
+Opening the device begins a session. Unplugging the microphone ends it, with its pending finals; a
+microphone that comes back, perhaps in another format, begins the next one.
 """
 
 import argparse
@@ -16,7 +16,6 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import chain, repeat
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -26,14 +25,13 @@ from clients.captioning import Interrupt, add_caption_arguments, caption, run_ve
 from clients.stream import Captions, StreamError
 from streaming.protocol import SAMPLE_RATE, ProtocolError
 
-SUMMARY = "caption a microphone, live"
 NAME = "captiond mic"
 
 BLOCK_S = 0.05
 PATIENCE_S = 2.0  # without sound from the device, or with its errors alone, until it counts as lost
-QUEUE_S = 30.0  # sound that may wait for a daemon that does not keep up
+QUEUE_S = 30.0  # most sound that waits for a daemon that does not keep up
 BACKOFF_S = (0.5, 1.0, 2.0, 5.0)  # between attempts to reopen; the last one repeats
-MOST_CHANNELS = 16  # what `start` admits
+MOST_CHANNELS = 16  # the limit of `start`
 NO_DEVICE = 2  # exit status
 NO_MICROPHONE = (
     "this machine has no microphone that can be used. Is one plugged in, and does `arecord -l` list it? Is "
@@ -43,7 +41,7 @@ NO_MICROPHONE = (
 
 
 class DeviceError(Exception):
-    """No usable microphone; the text says why and lists the devices there are."""
+    """No usable microphone; the text says why and lists the devices."""
 
 
 class DeviceLostError(Exception):
@@ -61,7 +59,7 @@ class Device:
 
 
 def inputs(sounddevice: Any) -> list[dict[str, Any]]:
-    """What sounddevice tells about each device that records. Raises DeviceError."""
+    """The description of each input device. Raises DeviceError."""
     try:
         return [info for info in sounddevice.query_devices() if info["max_input_channels"] > 0]
     except sounddevice.PortAudioError as error:
@@ -80,7 +78,7 @@ def listing(sounddevice: Any) -> str:
 
 
 def choose(sounddevice: Any, wanted: str | None) -> Device:
-    """The device of that number, name or part of a name, or the default; and a format it takes.
+    """The device of that number, name or part of a name, or the default; and a format that it takes.
 
     16 kHz mono where the device can, else its own rate, else all its channels. Raises DeviceError.
     """
@@ -125,19 +123,19 @@ def _unusable(sounddevice: Any, complaint: str) -> DeviceError:
 
 
 class Microphone:
-    """An open device, from construction to `with`'s end: 16-bit blocks in order, watched for loss.
+    """An open device, from construction to the end of `with`: 16-bit blocks in order.
 
-    tell: gets a line when sound was lost. Raises DeviceError where the device does not open.
+    tell: takes a line when sound was lost. Raises DeviceError where the device does not open.
     """
 
     def __init__(self, sounddevice: Any, wanted: str | None, tell: Callable[[str], None]) -> None:
         self.device = choose(sounddevice, wanted)
         self._tell = tell
         self._loop = asyncio.get_running_loop()
-        # Blocks, each with what is wrong with it; None is the end.
+        # Blocks, each with PortAudio's error for it; None is the end.
         self._queue: asyncio.Queue[tuple[bytes, str] | None] = asyncio.Queue()
-        self._dropped = 0  # bytes, since it was last told
-        self._failing_s = 0.0  # how much sound has come with nothing but errors
+        self._dropped = 0  # bytes, since the last report
+        self._failing_s = 0.0  # length of the sound that has come with errors alone
         try:
             self._stream = sounddevice.RawInputStream(
                 device=self.device.index,
@@ -150,24 +148,19 @@ class Microphone:
             with ExitStack() as undo:
                 undo.callback(self._stream.close)
                 self._stream.start()
-                undo.pop_all()  # it runs: `with` closes it
+                undo.pop_all()  # the stream runs: `with` closes it
         except sounddevice.PortAudioError as error:
             raise _unusable(sounddevice, f"{self.device.name} does not open: {error}") from error
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        # May wait for a device that has gone. The session is over by now: nobody waits with us.
+    def __exit__(self, *_: object) -> None:
+        # May wait for a device that has gone; the session is over by now.
         self._stream.close()
 
     async def feed(self, captions: Captions, screen: Screen) -> None:
-        """Send all that the device records until `finish`. Raises DeviceLostError when it is silent."""
+        """Send the device's sound until `finish`. Raises DeviceLostError when none comes."""
         try:
             while (block := await self._next()) is not None:
                 screen.level(loudness(block))
@@ -176,9 +169,9 @@ class Microphone:
             screen.level(None)
 
     def finish(self) -> None:
-        """Record no more. `feed` goes on until it has sent what was recorded."""
-        self._stream.stop()  # waits for the block in hand, a twentieth of a second
-        # Behind the blocks that the device's thread has handed over, but the loop not yet taken.
+        """Stop recording. `feed` goes on until it has sent what was recorded."""
+        self._stream.stop()  # waits for the present block, a twentieth of a second
+        # The end follows the blocks that the device's thread has put and the loop has not yet taken.
         self._loop.call_soon(self._queue.put_nowait, None)
 
     async def _next(self) -> bytes | None:
@@ -200,7 +193,7 @@ class Microphone:
         return block
 
     def _called_back(self, sound: Any, _frames: int, _time: Any, status: Any) -> None:
-        """On PortAudio's thread, where nothing may wait: hand over and return."""
+        """Pass a block to the loop. PortAudio's thread calls it, so it may not wait."""
         self._loop.call_soon_threadsafe(self._take, bytes(sound), str(status) if status else "")
 
     def _take(self, block: bytes, trouble: str) -> None:
@@ -221,7 +214,7 @@ def loudness(block: bytes) -> float:
 
 
 async def _listen(sounddevice: Any, args: argparse.Namespace, screen: Screen) -> int:
-    """Session after session until the user interrupts, which is success. The exit status."""
+    """Run session after session until an interrupt, which is success. The exit status."""
     with Interrupt() as interrupt:
         try:
             microphone: Microphone | None = Microphone(sounddevice, args.device, screen.tell)
@@ -237,7 +230,7 @@ async def _listen(sounddevice: Any, args: argparse.Namespace, screen: Screen) ->
             except (StreamError, ProtocolError) as error:
                 screen.tell(str(error))
                 return interrupt.status or 1
-            # A number may mean another device by then; the name stays.
+            # A device's number may change meanwhile; its name stays.
             again = args.device and microphone.device.name
             microphone = await _reopen(sounddevice, again, screen, interrupt)
         return 1 if screen.troubles else 0
@@ -273,8 +266,8 @@ async def _reopen(
 
 
 def _look_again(sounddevice: Any) -> None:
-    """PortAudio lists the devices once, when it is initialised."""
-    with suppress(sounddevice.PortAudioError):  # it was not running: the last attempt failed
+    """Have PortAudio list the devices again: it does so only when it is initialised."""
+    with suppress(sounddevice.PortAudioError):  # it is not initialised: the last attempt failed
         sounddevice._terminate()  # noqa: SLF001 - sounddevice has no other way to list devices anew
     try:
         sounddevice._initialize()  # noqa: SLF001 - as above
@@ -293,7 +286,7 @@ def run(args: argparse.Namespace) -> int:
     """Caption until Ctrl-C. 0; 1 if anything failed; 2 without a usable microphone."""
     try:
         sounddevice = importlib.import_module("sounddevice")
-    except (ModuleNotFoundError, OSError) as error:  # OSError: sounddevice without its library
+    except (ModuleNotFoundError, OSError) as error:  # OSError: sounddevice without PortAudio
         sys.stderr.write(
             f"{NAME}: needs PortAudio ({error}): install the system package libportaudio2, "
             "and captiond[mic]\n"

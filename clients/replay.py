@@ -1,6 +1,6 @@
-"""What a daemon may not have heard yet, to be sent again on another connection. Pure.
+"""The replay buffer: audio and control messages that may have to be sent again. Pure.
 
-Positions are bytes of the stream's audio. Bounded by its user, who tells what has been heard.
+Positions are bytes of the stream's audio. The user bounds the buffer by calling `acknowledge`.
 """
 
 from collections import deque
@@ -18,7 +18,7 @@ class Audio:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A control message, said when `position` bytes of audio had been sent."""
+    """A control message that was sent behind `position` bytes of audio."""
 
     position: int
     text: str
@@ -38,24 +38,24 @@ class Replay:
         return self._end if first is None else first.position
 
     def audio(self, data: bytes) -> None:
-        """`data` is being sent."""
+        """Keep `data`, which is being sent."""
         self._items.append(Audio(self._end, data))
         self._end += len(data)
 
     def mark(self, text: str) -> None:
-        """The control message `text` is being sent."""
+        """Keep the control message `text`, which is being sent."""
         self._items.append(Mark(self._end, text))
 
     def acknowledge(self, count: int) -> None:
-        """The first `count` bytes are safe, and what was said before the last of them."""
+        """Forget the first `count` bytes, and control messages before the last of them."""
         while self._items and self._is_safe(self._items[0], count):
             self._items.popleft()
 
     def rest(self, count: int) -> Iterator[bytes | str]:
-        """What must be sent again to a daemon that has heard `count` bytes.
+        """What to send again to a daemon that has received `count` bytes.
 
-        A control message at that very position is among it: it may have been lost, and none does
-        harm when it comes twice.
+        It includes a control message at that very position: it may have been lost, and may safely come
+        twice.
         """
         for item in list(self._items):
             match item:

@@ -1,6 +1,6 @@
-"""`captiond status`: how a running daemon is, in words or as JSON.
+"""`captiond status`: the health of a running daemon, in words or as JSON.
 
-Asks over HTTP, as any probe could. Needs nothing but the standard library.
+Reads it over HTTP, as any probe could. Needs the standard library alone.
 """
 
 import argparse
@@ -14,7 +14,6 @@ from urllib.parse import urlsplit, urlunsplit
 
 from clients.handshake import DEFAULT_URL, is_local
 
-SUMMARY = "say how a running daemon is"
 NAME = "captiond status"
 PATIENCE_S = 10.0
 
@@ -34,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Ask and print. 0: it is well; 1: it is not; 2: nobody answers as a daemon does."""
+    """Print the status. 0: the daemon is well; 1: it is not; 2: no daemon answers."""
     try:
         healthy, figures = ask(args.url, os.environ.get("CAPTIOND_TOKEN"))
     except ValueError as error:
@@ -56,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
 def ask(url: str, token: str | None) -> tuple[bool, dict[str, Any]]:
     """Whether the daemon at the websocket `url` is well, and its figures.
 
-    Raises OSError where nobody answers, ValueError where the answer is not a daemon's.
+    Raises OSError where nothing answers, ValueError where the answer is not a daemon's.
     """
     parts = urlsplit(url)
     scheme = {"ws": "http", "wss": "https"}.get(parts.scheme)
@@ -89,7 +88,7 @@ def _figures(body: bytes) -> dict[str, Any]:
 
 
 def described(figures: dict[str, Any]) -> list[tuple[str, str]]:
-    """The figures in words, a name and a text each."""
+    """The figures in words, as pairs of name and text."""
     hours, seconds = divmod(round(figures["uptime_seconds"]), 3600)
     parked = f", {figures['parked']} awaited back" if figures["parked"] else ""
     drafter = f", drafter {figures['drafter']}" if figures["drafter"] else ""

@@ -1,6 +1,6 @@
 """The captiond client as a library: send audio, iterate over captions.
 
-Knows the wire and nothing else: no files, no devices, no terminal.
+Knows the wire alone: no files, no devices, no terminal.
 
     async with connect("ws://127.0.0.1:8765", Start(language="en")) as captions:
         async with asyncio.TaskGroup() as group:
@@ -8,11 +8,11 @@ Knows the wire and nothing else: no files, no devices, no terminal.
             async for message in captions:          # Speech, Partial, Final, …, Closed
                 show(message)
 
-Send and iterate at the same time, as above: a daemon whose captions nobody reads stops reading audio.
+Send and iterate at the same time, as above: the daemon stops reading audio while nobody reads captions.
 
-A connection that breaks is mended: the session is resumed on another one, what the daemon has not
-heard is sent again, and the caller notices a delay at most. Only where that fails, or the daemon
-itself ended the session, is there an error; all are drawn in clients/handshake.py.
+A broken connection is replaced: the session is resumed on another one, the audio that the daemon lacks
+is sent again, and the caller notices a delay at most. An error comes only where that fails, or the
+daemon itself ended the session; clients/handshake.py has the tree of errors.
 """
 
 import asyncio
@@ -30,34 +30,19 @@ from websockets.exceptions import ConnectionClosed
 from clients.handshake import (
     DEFAULT_URL,
     Address,
-    Attentive,
     ConnectError,
     ConnectionLostError,
     FatalError,
     RefusedError,
     StreamError,
+    TrackedConnection,
     WrongProtocolError,
     decode,
     lost,
     open_session,
 )
 from clients.replay import Replay
-from streaming.protocol import (
-    Closed,
-    Error,
-    Final,
-    Flush,
-    Flushed,
-    Heard,
-    Ready,
-    Resume,
-    ServerMessage,
-    Speech,
-    Start,
-    Stop,
-    decode_client,
-    encode,
-)
+from streaming import protocol
 
 __all__ = [
     "DEFAULT_URL",
@@ -71,40 +56,42 @@ __all__ = [
     "connect",
 ]
 
-DEFAULT_START = Start()
-SILENT_S = 45.0  # without even a ping, which a daemon sends every 20 s: the way to it is broken
+DEFAULT_START = protocol.Start()
+SILENT_S = 45.0  # without data: a daemon pings every 20 s, so the connection is broken
 ATTEMPT_S = 8.0  # for each step of an attempt to resume
 BACKOFF_S = (0.0, 0.2, 0.5, 1.0, 2.0)  # before attempts to resume; the last one repeats
 
 logger = logging.getLogger(__name__)
 
 
-def _speech_order(message: Speech) -> tuple[int, bool]:
-    """Grows from one speech message of a session to the next."""
+def _speech_order(message: protocol.Speech) -> tuple[int, bool]:
+    """A key that grows from one speech message of a session to the next."""
     return message.utterance, message.event == "end"
 
 
 class Captions:
     """One session, made by `connect`.
 
-    ready: what the daemon announced: session, model, limits.
+    ready: the daemon's answer: session, model, limits.
     """
 
-    def __init__(self, websocket: Attentive, ready: Ready, address: Address) -> None:
+    def __init__(
+        self, websocket: TrackedConnection, ready: protocol.Ready, address: Address
+    ) -> None:
         self.ready = ready
         self._websocket = websocket
         self._address = address
         self._stopped = False
         self._replay = Replay()
-        self._owed: int | None = None  # a resumed daemon's position, until it was sent the rest
+        self._resend_from: int | None = None  # a resumed daemon's position, until the rest is sent
         self._failure: StreamError | None = None  # why the session cannot be resumed
-        self._resumed = False  # ever; then some of what came so far comes again
+        self._resumed = False  # once: then messages may come a second time
         self._finals = 0
         self._speech = -1, False
-        self._flushed = -1.0  # where the last flush that was answered came
-        self._silent = False  # nothing was sent since the last flush
-        self._again = False  # an answer at the place of the last one is owed
-        self._failed: Error | None = None
+        self._flushed = -1.0  # place of the last flush that was answered
+        self._silent = False  # no audio was sent since the last flush
+        self._again = False  # a second answer at the same place is due
+        self._failed: protocol.Error | None = None
         self._sending = asyncio.Lock()
         self._resuming = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -126,12 +113,12 @@ class Captions:
     async def flush(self) -> None:
         """End the current utterance now; the stream goes on. Raises as `send` does.
 
-        The answer is a `Flushed` message: what was spoken before has its finals.
+        The answer is a `Flushed` message, after the finals of all speech before it.
         """
         if self._stopped:
             raise RuntimeError("the stream was stopped: nothing is left to flush")
         self._again, self._silent = self._silent, True
-        await self._put(encode(Flush()))
+        await self._put(protocol.encode(protocol.Flush()))
 
     async def stop(self) -> None:
         """End of audio: the pending finals and Closed follow. A second call does nothing.
@@ -140,17 +127,17 @@ class Captions:
         """
         if not self._stopped:
             self._stopped = True
-            await self._put(encode(Stop()))
+            await self._put(protocol.encode(protocol.Stop()))
 
-    async def __aiter__(self) -> AsyncIterator[ServerMessage]:
+    async def __aiter__(self) -> AsyncIterator[protocol.ServerMessage]:
         """Every message after `ready`, up to and including Closed, each once.
 
-        A fatal error is yielded like any message, and so is all that follows it: a daemon that
-        shuts down still delivers what was spoken. Only then FatalError is raised. Raises
+        A fatal error is yielded like any message, and so are those that follow it: a daemon that
+        shuts down still delivers pending finals. Only then FatalError is raised. Raises
         ConnectionLostError if the stream ends without Closed or before `stop`, and
-        WrongProtocolError on a message that captiond.v1 does not know.
+        WrongProtocolError on a message that is not in captiond.v1.
         """
-        fatal: Error | None = None
+        fatal: protocol.Error | None = None
         closed = False
         while not closed:
             websocket = self._websocket
@@ -160,13 +147,13 @@ class Captions:
                 if fatal is not None:
                     break
                 await self._resume(websocket, error)
-                self._in_background(self._pay())
+                self._in_background(self._resend())
                 continue
             if not self._is_news(message):
                 continue
-            if isinstance(message, Error) and message.fatal:
+            if isinstance(message, protocol.Error) and message.fatal:
                 fatal = message
-            closed = isinstance(message, Closed)
+            closed = isinstance(message, protocol.Closed)
             yield message
         if fatal is not None:
             raise FatalError(fatal)
@@ -174,37 +161,37 @@ class Captions:
             raise ConnectionLostError("the daemon closed the session before the end of the audio")
 
     async def close(self) -> None:
-        """Close the connection, whatever is pending."""
+        """Close the connection; pending messages are lost."""
         for task in self._tasks:
             task.cancel()
         await self._websocket.close()
 
     async def watch(self) -> None:
-        """Give up connections that are dead without a word, so that they are mended. For `connect`."""
+        """Close connections on which no data comes, so that they are resumed. For `connect`."""
         while True:
             await asyncio.sleep(SILENT_S / 10)
             if self.ready.key is not None and self._websocket.silent > SILENT_S:
                 self._websocket.transport.abort()
 
-    def _is_news(self, message: ServerMessage) -> bool:
-        """Whether the caller has not had it; keeps account of what must not be lost or doubled."""
+    def _is_news(self, message: protocol.ServerMessage) -> bool:
+        """Whether the message is new to the caller; notes what must not be lost or come twice."""
         match message:
-            case Heard():
+            case protocol.Heard():
                 self._replay.acknowledge(message.bytes)
                 return False
-            case Final():
+            case protocol.Final():
                 if self._resumed and message.utterance < self._finals:
                     return False
                 self._finals += 1
-            case Speech():
+            case protocol.Speech():
                 if self._resumed and _speech_order(message) <= self._speech:
                     return False
                 self._speech = _speech_order(message)
-            case Flushed():
+            case protocol.Flushed():
                 if self._resumed and message.at <= self._flushed and not self._again:
                     return False
                 self._flushed, self._again = message.at, False
-            case Error(code="decode_failed"):
+            case protocol.Error(code="decode_failed"):
                 if self._resumed and message == self._failed:
                     return False
                 self._failed = message
@@ -213,7 +200,7 @@ class Captions:
         return True
 
     async def _put(self, item: bytes | str) -> None:
-        """The only door to the socket. A caller that is cancelled leaves no half of a message."""
+        """Send an item; all sending goes through here. A cancelled caller leaves no partial message."""
         task = self._in_background(self._send_in_turn(item))
         await asyncio.shield(task)
 
@@ -227,33 +214,33 @@ class Captions:
             while True:
                 websocket = self._websocket
                 try:
-                    if self._owed is None:
+                    if self._resend_from is None:
                         await websocket.send(item)
                     else:  # the item is part of the rest
-                        await self._send_rest(websocket, self._owed)
+                        await self._send_rest(websocket, self._resend_from)
                 except ConnectionClosed as error:
                     await self._resume(websocket, error)
                 else:
                     return
 
-    async def _pay(self) -> None:
-        """Send what a resumed daemon has not heard, if nobody has. Its loss is the reader's to see."""
+    async def _resend(self) -> None:
+        """Send what a resumed daemon lacks, if that is not done. A loss shows when reading."""
         async with self._sending:
-            if self._owed is not None:
+            if self._resend_from is not None:
                 try:
-                    await self._send_rest(self._websocket, self._owed)
+                    await self._send_rest(self._websocket, self._resend_from)
                 except ConnectionClosed:
                     return
 
-    async def _send_rest(self, websocket: Attentive, heard: int) -> None:
-        self._replay.acknowledge(heard)
-        for item in self._replay.rest(heard):
+    async def _send_rest(self, websocket: TrackedConnection, position: int) -> None:
+        self._replay.acknowledge(position)
+        for item in self._replay.rest(position):
             await websocket.send(item)
         if websocket is self._websocket:
-            self._owed = None
+            self._resend_from = None
 
-    async def _resume(self, broken: Attentive, error: ConnectionClosed) -> None:
-        """Replace the connection `broken`, unless somebody has. Raises ConnectionLostError."""
+    async def _resume(self, broken: TrackedConnection, error: ConnectionClosed) -> None:
+        """Replace the connection `broken`, unless that is done. Raises ConnectionLostError."""
         async with self._resuming:
             if self._failure is not None:
                 raise ConnectionLostError(str(self._failure)) from error
@@ -264,23 +251,23 @@ class Captions:
             except StreamError as failure:
                 self._failure = failure
                 raise
-            self._owed = again.heard
+            self._resend_from = again.heard
             self._resumed = True
 
-    async def _reopen(self, error: ConnectionClosed) -> tuple[Attentive, Ready]:
+    async def _reopen(self, error: ConnectionClosed) -> tuple[TrackedConnection, protocol.Ready]:
         """Try at growing intervals, for as long as the daemon keeps the session."""
-        # A close frame is a decision: there is nothing to come back to.
+        # A close frame is the daemon's decision: the session is gone.
         if self.ready.key is None or error.rcvd is not None:
             raise lost(error) from error
         began = time.monotonic()
-        # One attempt must not use up the time of all.
+        # One attempt may not use up the time of all.
         address = replace(self._address, open_timeout=min(self._address.open_timeout, ATTEMPT_S))
         logger.info("the connection is lost (%s); resuming session %s", error, self.ready.session)
         for pause in chain(BACKOFF_S, repeat(BACKOFF_S[-1])):
             if time.monotonic() - began + pause > self.ready.limits.resume_seconds:
                 break
             await asyncio.sleep(pause)
-            wish = Resume(
+            wish = protocol.Resume(
                 session=self.ready.session,
                 key=self.ready.key,
                 finals=self._finals,
@@ -302,12 +289,12 @@ class Captions:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(_look_at)
+        task.add_done_callback(_retrieve)
         return task
 
 
-def _look_at(task: asyncio.Task[None]) -> None:
-    """A failure that nobody waits for is no news: iterating tells it, too."""
+def _retrieve(task: asyncio.Task[None]) -> None:
+    """Retrieve the failure of a task that nothing awaits: iterating raises it, too."""
     if not task.cancelled():
         task.exception()
 
@@ -315,7 +302,7 @@ def _look_at(task: asyncio.Task[None]) -> None:
 @asynccontextmanager
 async def connect(
     url: str = DEFAULT_URL,
-    start: Start = DEFAULT_START,
+    start: protocol.Start = DEFAULT_START,
     *,
     token: str | None = None,
     resume: bool = True,
@@ -323,7 +310,7 @@ async def connect(
 ) -> AsyncIterator[Captions]:
     """Open a session; leaving the context closes it.
 
-    token: for a daemon that asks for one. resume: whether a connection that breaks is to be mended.
+    token: for a daemon that asks for one. resume: whether a broken connection is replaced.
     open_timeout: seconds for the handshake, and again for the daemon's `ready`; a daemon that is
     started by its socket may let the handshake wait until it has loaded its model.
 
@@ -331,7 +318,7 @@ async def connect(
     protocol; ConnectError, RefusedError or WrongProtocolError if no session comes about.
     """
     start = msgspec.structs.replace(start, resumable=resume)
-    decode_client(encode(start))  # structs are not checked when they are made
+    protocol.decode_client(protocol.encode(start))  # structs are not checked when they are made
     address = Address(url, token, open_timeout)
     captions = Captions(*await open_session(address, start), address)
     watching = asyncio.create_task(captions.watch())

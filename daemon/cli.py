@@ -1,7 +1,7 @@
-"""The command `captiond`: finds the verb, imports its module alone and runs it.
+"""The command `captiond`: finds the verb, reads its flags, then imports its work and runs it.
 
-Nothing is imported before it is asked for, so that `captiond --help` answers at once and a
-client-only installation needs no torch. This is the only file of the daemon that names the
+Nothing is imported before it is needed, so that every --help answers at once and a client-only
+installation needs no torch. This is the only file of the daemon that names the
 clients' modules.
 """
 
@@ -9,23 +9,43 @@ import argparse
 import importlib
 import signal
 import sys
+from collections.abc import Callable
 from importlib import metadata
 from typing import NoReturn, Protocol, cast
 
+# Each verb's module of flags, its module of work, and a sentence about it. Flags need no torch.
 VERBS = {
-    "demo": ("clients.demo", "start a daemon, caption the bundled sample live, stop"),
-    "serve": ("daemon.serve", "run the captioning daemon"),
-    "mic": ("clients.mic", "caption a microphone, live"),
-    "file": ("clients.file", "caption audio files, or raw audio from standard input"),
-    "status": ("clients.status", "say how a running daemon is"),
-    "models": ("daemon.models", "list the models and where each would come from"),
-    "protocols": ("daemon.protocols", "list the protocols that the daemon speaks, and where"),
-    "train": ("model.training.train", "train a drafter for a model on your own audio"),
+    "demo": (
+        "clients.demo",
+        "clients.demo",
+        "start a daemon, caption the bundled sample live, stop",
+    ),
+    "serve": ("daemon.serve_flags", "daemon.serve", "run the captioning daemon"),
+    "mic": ("clients.mic", "clients.mic", "caption a microphone, live"),
+    "file": (
+        "clients.file",
+        "clients.file",
+        "caption audio files, or raw audio from standard input",
+    ),
+    "status": ("clients.status", "clients.status", "say how a running daemon is"),
+    "models": (None, "daemon.models", "list the models and where each would come from"),
+    "protocols": (
+        "daemon.protocols",
+        "daemon.protocols",
+        "list the protocols that the daemon speaks, and where",
+    ),
+    "train": (
+        "model.training.train_flags",
+        "model.training.train",
+        "train a drafter for a model on your own audio",
+    ),
     "drafter": (
+        "model.training.drafter_flags",
         "model.training.inspect_drafter",
         "inspect a drafter's file, or evaluate it on audio",
     ),
     "bench": (
+        "model.bench.bench_flags",
         "model.bench.command",
         "measure this machine: engines, passes, block sizes, temperatures",
     ),
@@ -51,13 +71,19 @@ EXTRAS = {
 }
 
 
-class Verb(Protocol):
-    """What a verb's module offers. SUMMARY is the sentence that `VERBS` shows."""
+class Flags(Protocol):
+    """What a module of flags offers.
 
-    SUMMARY: str
+    It may have a `prepare`, too, for what must be done before the work's imports: from the parsed
+    arguments to 0, or to the exit status of a command line that is wrong.
+    """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the verb's flags."""
+
+
+class Work(Protocol):
+    """What a module of work offers."""
 
     def run(self, args: argparse.Namespace) -> int:
         """Do the work; the result is the exit status."""
@@ -88,14 +114,17 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(verb: str, arguments: list[str]) -> int:
-    name, summary = VERBS[verb]
-    # A module satisfies the protocol, which the type of import_module cannot say.
-    module = cast("Verb", importlib.import_module(name))
+    flags, work, summary = VERBS[verb]
     parser = argparse.ArgumentParser(
         prog=f"captiond {verb}", description=summary[0].upper() + summary[1:] + "."
     )
-    module.add_arguments(parser)
-    return module.run(parser.parse_args(arguments))
+    # A module satisfies its protocol, which the type of import_module cannot say.
+    module = importlib.import_module(flags) if flags else None
+    if module is not None:
+        cast("Flags", module).add_arguments(parser)
+    args = parser.parse_args(arguments)
+    prepare: Callable[[argparse.Namespace], int] = getattr(module, "prepare", lambda _args: 0)
+    return prepare(args) or cast("Work", importlib.import_module(work)).run(args)
 
 
 def _explain(arguments: list[str]) -> NoReturn:
@@ -105,7 +134,7 @@ def _explain(arguments: list[str]) -> NoReturn:
     )
     parser.add_argument("--version", action="version", version=f"captiond {_version()}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    for verb, (_, summary) in VERBS.items():
+    for verb, (_, _, summary) in VERBS.items():
         verbs.add_parser(verb, help=summary, add_help=False)
     parser.parse_args(arguments)
     parser.error("the verb comes first")

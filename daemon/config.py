@@ -1,11 +1,10 @@
 """The daemon's settings: one frozen `Config`, checked once, from file, environment and flags.
 
-Nothing here starts, opens or measures anything. A key exists in exactly one place, the fields of
-`Config`: the flags, the variables, the help texts and the error messages are generated from it.
+The file starts, opens and measures nothing. A key is stated once, as a field of `Config`: the flags, the
+variables, the help texts and the error messages are generated from it.
 
-Later wins: defaults, then the TOML file (`--config FILE` or CAPTIOND_CONFIG), then the variables
-CAPTIOND_<KEY>, then the flags --key. Whatever is wrong names the key, where it came from and what
-is accepted there.
+Later ones win: defaults, the TOML file (`--config FILE` or CAPTIOND_CONFIG), the variables
+CAPTIOND_<KEY>, the flags --key. An error names the key, its origin and the accepted values.
 """
 
 import argparse
@@ -20,20 +19,12 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from streaming.settings import (
-    Detector,
-    EndpointSilence,
-    MinimumSpeech,
-    PartialInterval,
-    Settings,
-    VadMode,
-)
+from streaming import settings
 from streaming.settings import bounds as bounds_of
 
 ENVIRONMENT_PREFIX = "CAPTIOND_"
-ORIGIN = re.compile(
-    r"\*|null|[a-z][a-z0-9+.-]*://[^/\s*?#@]+/?", re.IGNORECASE
-)  # of a web page (RFC 6454)
+# Of a web page (RFC 6454).
+ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/\s*?#@]+/?", re.IGNORECASE)
 STREAM_ADDRESS = re.compile(
     r"tcp://[^/\s:]+:[0-9]{1,5}|tcp://\[[0-9a-fA-F:]+\]:[0-9]{1,5}|unix:///\S+"
 )
@@ -44,7 +35,7 @@ TEXTS = {
 # Not keys of `Config`: the file to read; the address that this package's clients call, and their token.
 OTHER_VARIABLES = frozenset({"CAPTIOND_CONFIG", "CAPTIOND_URL", "CAPTIOND_TOKEN"})
 
-_STREAMING = Settings()  # the streaming room knows its best defaults
+_STREAMING = settings.Settings()  # the streaming room states its defaults
 
 Text = Annotated[str, Meta(min_length=1)]
 
@@ -76,7 +67,7 @@ class ConfigError(ValueError):
 
 
 class Config(Struct, frozen=True, kw_only=True):
-    """Everything that can be set, with its default, its bounds and its unit."""
+    """All settings, with their defaults, bounds and units."""
 
     host: Annotated[Text, Meta(description="address to listen on")] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535, description="TCP port; 0 takes a free one")] = 8765
@@ -132,9 +123,7 @@ class Config(Struct, frozen=True, kw_only=True):
     max_lag_seconds: Annotated[
         float,
         Meta(
-            ge=1.0,
-            le=3600.0,
-            description="wait for a turn beyond which new clients get HTTP 503",
+            ge=1.0, le=3600.0, description="wait for a turn beyond which new clients get HTTP 503"
         ),
     ] = 5.0
     max_files: Annotated[
@@ -195,20 +184,20 @@ class Config(Struct, frozen=True, kw_only=True):
         float, Meta(ge=1.0, le=1e6, description="size of all beyond which the oldest are removed")
     ] = 1000.0
     endpoint_silence_ms: Annotated[
-        EndpointSilence,
+        settings.EndpointSilence,
         Meta(description="silence that ends an utterance; from 15 s on less and less"),
     ] = _STREAMING.endpoint_silence_ms
     partial_interval_ms: Annotated[
-        PartialInterval, Meta(description="new audio between two partials")
+        settings.PartialInterval, Meta(description="new audio between two partials")
     ] = _STREAMING.partial_interval_ms
     minimum_speech_ms: Annotated[
-        MinimumSpeech, Meta(description="speech shorter than this is taken for noise")
+        settings.MinimumSpeech, Meta(description="speech shorter than this is taken for noise")
     ] = _STREAMING.minimum_speech_ms
     vad: Annotated[
-        Detector, Meta(description="voice detector; webrtc wants minimum_speech_ms = 120")
+        settings.Detector, Meta(description="voice detector; webrtc wants minimum_speech_ms = 120")
     ] = _STREAMING.vad
     vad_mode: Annotated[
-        VadMode, Meta(description="of webrtc: 0 hears the most, 3 rejects the most")
+        settings.VadMode, Meta(description="of webrtc: 0 hears the most, 3 rejects the most")
     ] = _STREAMING.vad_mode
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="least severe line logged")
@@ -219,9 +208,9 @@ class Config(Struct, frozen=True, kw_only=True):
     ] = "auto"
 
     @property
-    def settings(self) -> Settings:
+    def streaming_settings(self) -> settings.Settings:
         """What the streaming room is told."""
-        return Settings(
+        return settings.Settings(
             vad=self.vad,
             vad_mode=self.vad_mode,
             minimum_speech_ms=self.minimum_speech_ms,
@@ -250,8 +239,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def read(flags: Mapping[str, str], environment: Mapping[str, str]) -> Config:
     """The settings in force.
 
-    flags: what `add_arguments` parsed, by key; names that are no key are not ours and are ignored.
-    environment: the whole environment; variables without our prefix are ignored.
+    flags: the flags that `add_arguments` parsed, by key; names that are no key are ignored.
+    environment: the whole environment; variables without captiond's prefix are ignored.
     Raises ConfigError for an unknown key or variable, a wrong value, or a file that is not there
     or is no TOML.
     """
@@ -266,7 +255,7 @@ def read(flags: Mapping[str, str], environment: Mapping[str, str]) -> Config:
 
 
 def reloaded(running: Config, read: Config) -> tuple[Config, list[str], list[str]]:
-    """What `read` changes in a daemon that runs with `running`.
+    """The changes that `read` makes to a daemon that runs with `running`.
 
     Returns the settings now in force, the keys that changed, and those that wait for a restart.
     """
@@ -277,7 +266,7 @@ def reloaded(running: Config, read: Config) -> tuple[Config, list[str], list[str
 
 
 def bounds(key: str) -> tuple[float, float]:
-    """Least and greatest value of a key that is a number."""
+    """The least and the greatest value of a key that is a number."""
     limits = bounds_of(KEYS[key].type)
     assert limits is not None
     return limits
@@ -345,7 +334,7 @@ def _unknown(what: str, name: str, accepted: Mapping[str, str]) -> str:
 
 
 def accepted(key: str) -> str:
-    """What a key takes, in words."""
+    """The values that a key takes, in words."""
     kind = _kind(key)
     if kind is str:
         return "a text that is not empty" if KEYS[key].default else TEXTS.get(key, "a path")

@@ -8,6 +8,7 @@ from websockets.asyncio.server import ServerConnection
 from websockets.http11 import Request, Response
 
 from daemon.files.api import MODELS, Api
+from daemon.files.service import FileService
 from daemon.monitoring.health import Health
 from daemon.monitoring.metrics import CONTENT_TYPE, Metrics
 from daemon.net.exchange import Exchange
@@ -15,6 +16,7 @@ from daemon.net.http import Reply, Router, path, wants_websocket
 from daemon.net.listener import own_ports
 from daemon.net.static_files import Page
 from daemon.sessions.admission import Admission, Refusal, unauthorised
+from daemon.sessions.live_session import Service
 from streaming.dialects.offers import BY_PATH, NATIVE, Offer
 from streaming.protocol import SUBPROTOCOL
 
@@ -24,8 +26,7 @@ METHODS = ("GET", "HEAD")
 class Endpoints:
     """By path, or by port where a protocol has one of its own.
 
-    warmth: waits, where a websocket may wait for the model before it is let in.
-    api: answers requests with a body.
+    service: None while the model loads. warmth: waits, where a request may wait for the model before it is let in.
     """
 
     def __init__(
@@ -33,10 +34,11 @@ class Endpoints:
         admission: Admission,
         metrics: Metrics,
         health: Callable[[], Health],
+        service: Callable[[], Service | None],
         warmth: Callable[[], Awaitable[None]],
-        api: Api,
     ) -> None:
-        self._api = api
+        self.files = FileService(admission, metrics, health, service, warmth)
+        self._api = Api(self.files)
         self._admission = admission
         self._metrics = metrics
         self._health = health
@@ -100,7 +102,7 @@ class Endpoints:
     async def _admit(
         self, socket: ServerConnection, request: Request, offer: Offer
     ) -> Refusal | None:
-        label = self._admission.identify(request, offer)
+        label = self._admission.authenticate(request, offer)
         if isinstance(label, Refusal):
             return label
         guest = self._admission.converse(request, label, offer)
@@ -117,7 +119,7 @@ class Endpoints:
         """Tell a plain request that a websocket is wanted; or what refuses one now: a browser hears
         nothing of why its websocket failed, so the page asks in this way.
         """
-        label = self._admission.identify(request, offer)
+        label = self._admission.authenticate(request, offer)
         refusal = label if isinstance(label, Refusal) else self._admission.check_capacity(label)
         if refusal is not None:
             return refusal.reply

@@ -3,18 +3,11 @@
 import argparse
 import sys
 
-SUMMARY = "list the models and where each would come from"
-
-
-def add_arguments(_parser: argparse.ArgumentParser) -> None:
-    """No flags."""
+from model.checkpoints.load import catalogue
 
 
 def run(_args: argparse.Namespace) -> int:
     """Print the table."""
-    # The import takes seconds (torch), and help needs none of it.
-    from model.checkpoints.load import catalogue  # noqa: PLC0415
-
     rows = [("model", "here", "source")]
     rows += [(row.name, "yes" if row.available else "no", row.where) for row in catalogue()]
     name_width, here_width = (max(len(row[column]) for row in rows) for column in (0, 1))

@@ -5,46 +5,31 @@ No policy of its own.
 
 import argparse
 import asyncio
-import faulthandler
 import ipaddress
 import logging
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from daemon import config
 from daemon.monitoring import log
-from daemon.monitoring.systemd_notify import Manager, ManagerError, inherited_sockets
-
-if TYPE_CHECKING:
-    from daemon.server import Daemon
-
-SUMMARY = "run the captioning daemon"
+from daemon.monitoring.systemd_notify import Notifier, NotifierError, inherited_sockets
+from daemon.net.listener import ListenError
+from daemon.server import Daemon
+from model.checkpoints.load import ModelError
+from model.engine.build import build
+from model.engine.engine import Engine
+from streaming.silero import DetectorError
+from streaming.vad import detector
 
 TOPOLOGY = Path("/sys/devices/system/cpu")
-
-# Turns that a worker thread of torch waits in a loop before it sleeps (libgomp reads it when torch is
-# imported). Its default suits a machine that it has to itself; beside another busy program threads then burn
-# the very cores that the slower ones need. An utterance of 5 s, base, two cores, default against this:
-# alone 0.465 and 0.484 s, beside one busy core 1.1 … 2.1 and 0.87 s.
-SPINS = "1000"
 
 BEAT = 5.0  # seconds between two reports to the service manager, at most
 
 logger = logging.getLogger(__name__)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """One flag for each key of the configuration."""
-    parser.epilog = (
-        "Each of these may also stand in the file, or in a variable such as CAPTIOND_PORT. SIGTERM "
-        "and Ctrl-C deliver what was spoken and end the daemon, a second one ends it at once; SIGHUP "
-        "reads file, tokens and certificate again."
-    )
-    config.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -55,73 +40,60 @@ def run(args: argparse.Namespace) -> int:
 
     try:
         settings = read()
-        systemd_notify = Manager.from_environment(os.environ, os.getpid())
+        notifier = Notifier.from_environment(os.environ, os.getpid())
         inherited = inherited_sockets(os.environ, os.getpid())
-    except (config.ConfigError, ManagerError) as error:
-        return _fail(str(error), 2)
-    log.begin(settings.log_level, settings.log_format, os.environ)
-    faulthandler.enable(
-        2
-    )  # standard error; the watchdog aborts: the log then has what every thread was doing
-    os.environ.setdefault("GOMP_SPINCOUNT", SPINS)
-    if not (settings.tokens_file or inherited or is_loopback(settings.host)):
-        logger.warning(
-            "listening on %s without tokens_file: whoever reaches the port can use this captiond",
-            settings.host,
-        )
-    logger.info("starting with the model %s; clients are welcome when it is loaded", settings.model)
-    # Help and wrong settings are answered without the seconds that torch takes to import.
-    from daemon.net.listener import ListenError  # noqa: PLC0415
-    from daemon.server import Daemon  # noqa: PLC0415
-    from model.checkpoints.load import ModelError  # noqa: PLC0415
-    from model.engine.build import start  # noqa: PLC0415
-    from model.engine.engine import Engine  # noqa: PLC0415
-    from streaming.silero import DetectorError  # noqa: PLC0415
-    from streaming.vad import detector  # noqa: PLC0415
-
-    def load_engine() -> Engine:
-        threads = settings.threads or physical_cores()
-        return start(
-            settings.model,
-            device=settings.device,
-            threads=threads,
-            slots=settings.slots,
-            drafter=settings.drafter,
-            precision=settings.precision,
-        )
-
-    async def main() -> bool:
-        daemon = Daemon(settings, load_engine, inherited=inherited)
-        await serve(daemon, systemd_notify, read)
-        return daemon.abandoned
-
-    try:
+        if not (settings.tokens_file or inherited or is_loopback(settings.host)):
+            logger.warning(
+                "listening on %s without tokens_file: everybody who reaches the port can use this captiond",
+                settings.host,
+            )
         detector(settings.vad, settings.vad_mode)  # what is missing is told before anybody connects
-        if asyncio.run(main()):
+        if asyncio.run(_main(settings, inherited, notifier, read)):
             # The interpreter must not be taken down under a thread that computes: torch would abort.
             logging.shutdown()
             os._exit(0)
-    except config.ConfigError as error:
+    except (config.ConfigError, NotifierError) as error:
         return _fail(str(error), 2)
     except (DetectorError, ListenError, ModelError) as error:
         return _fail(str(error), 1)
     return 0
 
 
-async def serve(
-    daemon: "Daemon", systemd_notify: Manager, read: Callable[[], config.Config]
-) -> None:
-    """Run `daemon` until a signal asks it to stop; a second one insists. SIGHUP takes over `read`."""
+async def _main(
+    settings: config.Config,
+    inherited: list[socket.socket],
+    notifier: Notifier,
+    read: Callable[[], config.Config],
+) -> bool:
+    """Run a daemon to its end. Whether its engine's thread was abandoned in a computation."""
+
+    def load_engine() -> Engine:
+        return build(
+            settings.model,
+            device=settings.device,
+            threads=settings.threads or physical_cores(),
+            slots=settings.slots,
+            drafter=settings.drafter,
+            precision=settings.precision,
+        )
+
+    daemon = Daemon(settings, load_engine, inherited=inherited)
+    await serve(daemon, notifier, read)
+    return daemon.abandoned
+
+
+async def serve(daemon: Daemon, notifier: Notifier, read: Callable[[], config.Config]) -> None:
+    """Run `daemon` until a signal stops it; a second one ends it at once. SIGHUP reloads by `read`."""
     loop = asyncio.get_running_loop()
     handlers: dict[signal.Signals, Callable[[], None]] = {
-        signal.SIGTERM: lambda: _stop(daemon, systemd_notify),
-        signal.SIGINT: lambda: _stop(daemon, systemd_notify),
-        signal.SIGHUP: lambda: reload(daemon, systemd_notify, read),
+        signal.SIGTERM: lambda: _stop(daemon, notifier),
+        signal.SIGINT: lambda: _stop(daemon, notifier),
+        signal.SIGHUP: lambda: reload(daemon, notifier, read),
     }
     for number, handler in handlers.items():
         loop.add_signal_handler(number, handler)
-    reporting = asyncio.create_task(_report(daemon, systemd_notify))
-    beating = asyncio.create_task(_beat(daemon, systemd_notify))
+    reporting = asyncio.create_task(_report(daemon, notifier))
+    beating = asyncio.create_task(_beat(daemon, notifier))
     try:
         await daemon.start()
         await daemon.run()
@@ -134,16 +106,16 @@ async def serve(
             loop.remove_signal_handler(number)
 
 
-def _stop(daemon: "Daemon", systemd_notify: Manager) -> None:
+def _stop(daemon: Daemon, notifier: Notifier) -> None:
     daemon.stop()
-    systemd_notify.stopping(daemon.health.sentence)
+    notifier.stopping(daemon.health.sentence)
 
 
-def reload(daemon: "Daemon", systemd_notify: Manager, read: Callable[[], config.Config]) -> None:
-    """Take over what `read` gives; where it is wrong, say so and go on as before."""
+def reload(daemon: Daemon, notifier: Notifier, read: Callable[[], config.Config]) -> None:
+    """Take over the settings of `read`; wrong ones are logged, and change nothing."""
     ready = daemon.ready.is_set()
     if ready:
-        systemd_notify.reloading()
+        notifier.reloading()
     try:
         settings = read()
         changed, waiting = daemon.reload(settings)
@@ -156,11 +128,11 @@ def reload(daemon: "Daemon", systemd_notify: Manager, read: Callable[[], config.
             logger.warning("these wait for a restart: %s", ", ".join(waiting))
     finally:
         if ready:
-            systemd_notify.ready(daemon.health.sentence)
+            notifier.ready(daemon.health.sentence)
 
 
-async def _report(daemon: "Daemon", systemd_notify: Manager) -> None:
-    """Tell, once, that clients are welcome."""
+async def _report(daemon: Daemon, notifier: Notifier) -> None:
+    """Report, once, that the daemon is ready."""
     await daemon.ready.wait()
     health = daemon.health
     logger.info(
@@ -170,22 +142,22 @@ async def _report(daemon: "Daemon", systemd_notify: Manager) -> None:
         health.drafter or "none",
         health.uptime,
     )
-    systemd_notify.ready(health.sentence)
+    notifier.ready(health.sentence)
 
 
-async def _beat(daemon: "Daemon", systemd_notify: Manager) -> None:
-    """Keep the service manager informed, and its watchdog fed while decoding makes progress.
+async def _beat(daemon: Daemon, notifier: Notifier) -> None:
+    """Send status to the service manager, and feed its watchdog while decoding makes progress.
 
-    A daemon with nothing to do is fed, too; one whose model is stuck is not, nor is one whose event
-    loop is: this would not run.
+    An idle daemon feeds it, too. A stuck model does not, nor does a stuck event loop, in which this
+    coroutine would not run.
     """
-    pause = BEAT if systemd_notify.watchdog is None else min(BEAT, systemd_notify.watchdog / 3)
+    pause = BEAT if notifier.watchdog is None else min(BEAT, notifier.watchdog / 3)
     starved = False
     while True:
         health = daemon.health
-        systemd_notify.status(health.sentence)
+        notifier.status(health.sentence)
         if health.live:
-            systemd_notify.alive()
+            notifier.alive()
         elif not starved:
             logger.error("decoding is stuck: %s", health.sentence)
         starved = not health.live
@@ -205,7 +177,7 @@ def physical_cores(topology: Path = TOPOLOGY) -> int:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether this machine alone can reach an address; names but localhost are not looked up."""
+    """Whether only this machine can reach an address; names but localhost are not looked up."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

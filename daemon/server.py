@@ -19,12 +19,11 @@ from websockets.asyncio.server import ServerConnection
 
 from daemon.config import Config, ConfigError, reloaded
 from daemon.endpoints import Endpoints
-from daemon.files.api import Api
-from daemon.files.service import FileService
+from daemon.entrances import Entrances
 from daemon.monitoring.health import Health, Status
 from daemon.monitoring.metrics import Metrics
 from daemon.net.auth import Tokens
-from daemon.net.listener import STRANGERS, Listener, ListenError
+from daemon.net.listener import SPARE_CONNECTIONS, Listener
 from daemon.net.tls import Tls
 from daemon.recognition.scheduler import Engine, Scheduler
 from daemon.sessions.admission import Admission
@@ -53,6 +52,14 @@ def transcripts_of(config: Config, metrics: Metrics) -> Transcripts | None:
     )
 
 
+def check_detector(config: Config) -> None:
+    """Raises ConfigError where the voice detector that `config` names cannot be had."""
+    try:
+        detector(config.vad, config.vad_mode)
+    except DetectorError as error:
+        raise ConfigError(str(error)) from None
+
+
 async def either(*coroutines: Coroutine[Any, Any, Any], seconds: float | None = None) -> None:
     """Until one of them is done, or so many seconds have passed; the others are cancelled."""
     tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
@@ -71,11 +78,7 @@ class Daemon:
     """
 
     def __init__(
-        self,
-        config: Config,
-        load: Callable[[], Engine],
-        *,
-        inherited: Sequence[socket.socket] = (),
+        self, config: Config, load: Callable[[], Engine], *, inherited: Sequence[socket.socket] = ()
     ) -> None:
         self.config = config
         self._tls = Tls.of(config)
@@ -85,27 +88,21 @@ class Daemon:
         self.transcripts = transcripts_of(config, self.metrics)
         self._service: Service | None = None  # once the engine is warm
         self.sessions = SessionRegistry()
+        tokens = Tokens.read(config.tokens_file)
         self.admission = Admission(
-            config,
-            Tokens.read(config.tokens_file),
-            self.sessions,
-            self.metrics,
-            lambda: self.health,
+            lambda: self.config, tokens, self.sessions, self.metrics, lambda: self.health
         )
         self.connections: set[Connection] = set()
         self._stop_requested = asyncio.Event()
         self._stop_insisted = asyncio.Event()
         self._began = time.monotonic()
-        self._warm: asyncio.Future[Engine]
-        self.files = FileService(
+        self._warm: asyncio.Future[Engine] | None = None  # once started
+        self.endpoints = Endpoints(
             self.admission,
             self.metrics,
             lambda: self.health,
             lambda: self._service,
-            self._warmth,
-        )
-        self.endpoints = Endpoints(
-            self.admission, self.metrics, lambda: self.health, self._warmth, Api(self.files)
+            self._until_warm,
         )
         self.listener = Listener(
             self._handle,
@@ -115,10 +112,9 @@ class Daemon:
             self._tls.context if self._tls else None,
         )
         self.streams = StreamService(config, self.admission, self.sessions, lambda: self._service)
-        self.ready = asyncio.Event()
-        """Set when clients are welcome."""
-        self.abandoned = False
-        """Whether `run` has left the engine's thread behind, at work."""
+        self._entrances = Entrances(self.listener, self.streams)
+        self.ready = asyncio.Event()  # set when clients are welcome
+        self.abandoned = False  # whether `run` has left the engine's thread behind, at work
 
     @property
     def port(self) -> int:
@@ -126,33 +122,22 @@ class Daemon:
         return self.listener.port
 
     async def start(self) -> None:
-        """Bind the port and begin to load the model. Raises ListenError."""
-        await self.listener.open(self._inherited)
-        try:
-            await self.streams.open()
-        except (ListenError, ConfigError):
-            self.listener.close(keep=())
-            raise
+        """Bind the ports and begin to load the model. Raises ListenError, and ConfigError as Wyoming does."""
+        await self._entrances.open(self._inherited)
         self._warm = asyncio.wrap_future(self.scheduler.start())
 
     async def run(self) -> None:
-        """Serve until `stop`. Raises what loading the engine raises."""
+        """Serve until `stop`, once started. Raises what loading the engine raises."""
+        assert self._warm is not None, "start comes first"
         try:
             await either(asyncio.wait({self._warm}), self._stop_requested.wait())
             if self._warm.done():
-                self._welcome(self._warm.result())
+                self._accept_sessions(self._warm.result())
                 await self._stop_requested.wait()
         finally:
             self._stop_requested.set()  # also where the engine cannot be had: handshakes may wait for it
             self._warm.cancel()
-            await self._drain()
-            # An engine that is still loading cannot be interrupted; its thread ends with the process.
-            patience = LAST_ROUND if self._service is not None else 0.0
-            self.abandoned = not await asyncio.to_thread(self.scheduler.stop, patience)
-            if self.abandoned and patience:
-                logger.error("the engine hangs in a round and is abandoned")
-            if self.transcripts is not None:
-                await asyncio.to_thread(self.transcripts.stop)
+            await self._shut_down()
 
     def stop(self) -> None:
         """Ask `run` to finish: pending finals are still delivered. Asked twice, it drops them."""
@@ -161,11 +146,8 @@ class Daemon:
                 logger.warning("asked to stop again: pending finals are dropped")
             self._stop_insisted.set()
         else:
-            logger.info(
-                "stopping: %d sessions get up to %g s for their finals",
-                len(self.connections),
-                self.config.shutdown_seconds,
-            )
+            count, patience = len(self.connections), self.config.shutdown_seconds
+            logger.info("stopping: %d sessions get up to %g s for their finals", count, patience)
         self._stop_requested.set()
 
     def reload(self, config: Config) -> tuple[list[str], list[str]]:
@@ -176,19 +158,16 @@ class Daemon:
         """
         config, changed, waiting = reloaded(self.config, config)
         tokens = Tokens.read(config.tokens_file)
-        try:
-            detector(config.vad, config.vad_mode)
-        except DetectorError as error:
-            raise ConfigError(str(error)) from None
+        check_detector(config)
         if self._tls is not None:
             self._tls.reload()
-        self.config = self.admission.config = config
+        self.config = config
         self.admission.tokens = tokens
-        self.listener.most = config.max_sessions + STRANGERS
+        self.listener.most = config.max_sessions + SPARE_CONNECTIONS
         if self.transcripts is not None:
             self.transcripts.limit(config.transcripts_file_mb, config.transcripts_keep_mb)
         if self._service is not None:
-            self._welcome(self._service.engine)
+            self._accept_sessions(self._service.engine)
         return changed, waiting
 
     @property
@@ -198,17 +177,16 @@ class Daemon:
             return "stopping"
         if self._service is None:
             return "warming_up"
-        return (
-            "stalled" if self.scheduler.facts().idle > self.config.stalled_after_seconds else "ok"
-        )
+        stalled = self.scheduler.stats().idle > self.config.stalled_after_seconds
+        return "stalled" if stalled else "ok"
 
     @property
     def health(self) -> Health:
         """How the daemon is, now."""
-        facts = self.scheduler.facts()
+        stats = self.scheduler.stats()
         return Health(
             status=self.status,
-            facts=facts,
+            stats=stats,
             sessions=len(self.admission.admitted),
             parked=self.sessions.waiting,
             finishing=self.sessions.finishing,
@@ -216,7 +194,7 @@ class Daemon:
             drafter=None if self._service is None else self._service.engine.drafter,
             uptime=time.monotonic() - self._began,
             full=self.admission.full,
-            late=facts.wait > self.config.max_lag_seconds,
+            late=stats.wait > self.config.max_lag_seconds,
         )
 
     @property
@@ -224,39 +202,51 @@ class Daemon:
         """The URL for clients on this machine."""
         return f"{'ws' if self._tls is None else 'wss'}://{self.listener.address}"
 
-    def _welcome(self, engine: Engine) -> None:
+    def _accept_sessions(self, engine: Engine) -> None:
         """Serve new sessions by the configuration in force."""
         config = self.config
         self._service = Service(
-            config, config.settings, self.scheduler, engine, self.metrics, self.transcripts
+            config,
+            config.streaming_settings,
+            self.scheduler,
+            engine,
+            self.metrics,
+            self.transcripts,
         )
         self.ready.set()
 
+    async def _shut_down(self) -> None:
+        """End the sessions, then the engine, then the transcripts."""
+        await self._drain()
+        # An engine that is still loading cannot be interrupted; its thread ends with the process.
+        patience = LAST_ROUND if self._service is not None else 0.0
+        self.abandoned = not await asyncio.to_thread(self.scheduler.stop, patience)
+        if self.abandoned and patience:
+            logger.error("the engine hangs in a round and is abandoned")
+        if self.transcripts is not None:
+            await asyncio.to_thread(self.transcripts.stop)
+
     async def _drain(self) -> None:
         """Refuse the new, finish the old, then drop what is left."""
-        self.listener.close(keep=self.admission.admitted)
-        await self.streams.close()
+        await self._entrances.close(keep=self.admission.admitted)
         for connection in list(self.connections):
             connection.shut_down()
-        closed = asyncio.create_task(self._settled())
+        closed = asyncio.create_task(self._all_closed())
         patience = self.config.shutdown_seconds
         await either(asyncio.wait({closed}), self._stop_insisted.wait(), seconds=patience)
-        late = set(self.listener.sockets)
+        late = self._entrances.drop()
         if late:
-            logger.warning("%d connections are dropped before their end", len(late))
-        self.listener.drop(late)
-        self.streams.drop()
+            logger.warning("%d connections are dropped before their end", late)
         await self.listener.wait_closed()
         self.sessions.abandon()
         await closed
 
-    async def _settled(self) -> None:
+    async def _all_closed(self) -> None:
         """Until every client is gone, and what its transcript awaits is written."""
-        await self.listener.wait_closed()
-        await self.streams.wait_closed()
+        await self._entrances.wait_closed()
         await self.sessions.clear()
 
-    async def _warmth(self) -> None:
+    async def _until_warm(self) -> None:
         """Until the engine is warm, or will not be: on sockets that were handed over."""
         if self._inherited:
             await either(self.ready.wait(), self._stop_requested.wait())
@@ -269,7 +259,7 @@ class Daemon:
             self.admission.admitted[socket],
             self._service,
             self.sessions,
-            no_room=lambda: self.admission.no_room(socket),
+            start_refusal=lambda: self.admission.start_refusal(socket),
         )
         self.connections.add(connection)
         if self._stop_requested.is_set():  # between its handshake and now

@@ -1,6 +1,6 @@
 """Bytes of the announced format in, 16 kHz mono float32 out; exact to the sample.
 
-No voice, no utterance and no clock is known here: only formats, counts and one resampler.
+The file knows formats, counts and one resampler; no voice, no utterance and no clock.
 """
 
 import struct
@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 
 from streaming.protocol import SAMPLE_BYTES, SAMPLE_RATE, Encoding, ProtocolError
 
-MAX_HEADER_BYTES = 65_536  # a longer WAV header holds something else than a format
-SLICES_PER_SECOND = 2  # what is read in one go, however long the frame that it came in
+MAX_HEADER_BYTES = 65_536  # a longer WAV header holds more than a format
+SLICES_PER_SECOND = 2  # the most that one `read` decodes, however long the frame
 
-# RIFF format tag and bits per sample → our name.
+# RIFF format tag and bits per sample → the protocol's name.
 _WAV_ENCODINGS: Final[dict[tuple[int, int], Encoding]] = {
     (1, 16): "s16le",
     (3, 32): "f32le",
     (6, 8): "alaw",
     (7, 8): "mulaw",
 }
-_WAV_EXTENSIBLE = 0xFFFE  # the true tag opens the sub-format GUID
+_WAV_EXTENSIBLE = 0xFFFE  # the true tag is at the start of the sub-format GUID
 _CHUNK_HEAD = struct.Struct("<4sI")
 _FMT = struct.Struct("<HHIIHH")  # tag, channels, rate, bytes per second, block, bits per sample
 _SUBFORMAT_OFFSET = 24
@@ -80,14 +80,14 @@ class _HeaderSkipper:
         self._announced = announced
         self._found: _Format | None = None
         self._head = bytearray()
-        self._chunk = 12  # where the chunk being read begins
+        self._chunk = 12  # offset of the present chunk
         self._done = False
         self._refusal: ProtocolError | None = None
         self._refused = 0
 
     @property
     def withheld(self) -> int:
-        """Bytes that are neither audio nor a header: refused, or of a header that is not complete."""
+        """Bytes that are neither audio nor a header: refused ones, and an incomplete header."""
         return self._refused + len(self._head)
 
     def feed(self, data: bytes) -> bytes:
@@ -98,8 +98,8 @@ class _HeaderSkipper:
             self._refused += len(data)
             raise self._refusal
         self._head += data
-        opening = bytes(self._head[:4])
-        if not b"RIFF".startswith(opening):
+        magic = bytes(self._head[:4])
+        if not b"RIFF".startswith(magic):
             return self._release(0)
         if len(self._head) < 12:
             return b""
@@ -112,7 +112,7 @@ class _HeaderSkipper:
             raise
 
     def finish(self) -> bytes:
-        """Bytes still undecided because fewer than four ever came: they are audio."""
+        """The bytes of a stream of fewer than four: they are audio."""
         undecided = 0 < len(self._head) < 4
         return self._release(0) if undecided else b""
 
@@ -191,12 +191,12 @@ class AudioDecoder:
 
     @property
     def received(self) -> int:
-        """Samples at 16 kHz that the input amounts to, refused ones included; counted at the input."""
+        """Samples at 16 kHz of the whole input, refused ones included; counted at the input."""
         return self._at_16k(self._read) + self.refused
 
     @property
     def refused(self) -> int:
-        """Samples at 16 kHz that refused frames amount to, and a WAV header that is not complete."""
+        """Samples at 16 kHz of refused frames, and of an incomplete WAV header."""
         return self._at_16k((self._refused + self._header.withheld) // self._frame_bytes)
 
     @property
@@ -205,15 +205,15 @@ class AudioDecoder:
         return len(self._unread) >= self._frame_bytes
 
     def take(self, data: bytes) -> None:
-        """Take a frame, of any length, when the one before has been read.
+        """Take a frame of any length; the frame before must have been read.
 
-        Raises ProtocolError("bad_audio"): for NaN or infinity in it, and the whole frame is refused,
-        but the stream goes on; for a WAV header of another format, and nothing can be decoded.
+        Raises ProtocolError("bad_audio") for NaN or infinity in it: the whole frame is refused, and
+        the stream goes on; and for a WAV header of another format: nothing more can be decoded.
         """
         self._admit(self._header.feed(data))
 
     def read(self) -> NDArray[np.float32]:
-        """The next slice of what was taken, half a second at most: [samples], 16 kHz mono in [-1, 1].
+        """The next slice of the frame taken, half a second at most: [samples], 16 kHz mono in [-1, 1].
 
         The resampler holds back 30 to 100 ms until more comes or `finish` is called.
         """
@@ -233,7 +233,7 @@ class AudioDecoder:
         return samples
 
     def finish(self) -> NDArray[np.float32]:
-        """What was held back, when all has been read: [samples]. More of the stream may follow.
+        """The samples that the resampler held back, after the last `read`: [samples]. More may follow.
 
         Afterwards the samples emitted since the beginning are exactly the input's frames times
         16,000 / rate, rounded half up. soxr keeps this for one stretch; over several the

@@ -33,7 +33,7 @@ class Captioner:
         early: bool = False,
     ) -> Decode:
         """The work for [start, stop) of `utterance`; `audio` is a copy of it, [stop - start]."""
-        language, expected = self._languages.of(voiced)
+        language, hint = self._languages.of(voiced)
         prefix = utterance.caption.stable if self._commits else ""
         if prefix and utterance.language is not None:
             language = utterance.language  # the words promised are in it
@@ -45,7 +45,7 @@ class Captioner:
             early=early,
             voiced=voiced,
             language=language,
-            language_hint=utterance.language or expected,
+            language_hint=utterance.language or hint,
             prefix=prefix,
         )
 
@@ -69,7 +69,7 @@ class Captioner:
     def final(
         self, utterance: Utterance, decode: Decode, hypothesis: Hypothesis, ms: float
     ) -> Final:
-        """The final message; the text is empty where nobody is believed to have spoken."""
+        """The final message; the text is empty where the figures say that nobody spoke."""
         text = hypothesis.text.strip() if is_plausible(hypothesis) else ""
         if text and not hypothesis.looped:
             self._languages.learn(

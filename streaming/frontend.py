@@ -6,12 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming.audio import AudioDecoder
-from streaming.protocol import Start
-from streaming.segmenter import Event, Segmenter
+from streaming.protocol import Closed, Start
+from streaming.segmenter import Segmenter, SegmenterEvent
 from streaming.settings import Settings
 from streaming.vad import VoiceActivity, detector
 
-Judged = tuple[list[Event], bool]  # what a frame of the detector led to, and whether it was speech
+# What a frame of the detector led to, and whether it was speech.
+Judged = tuple[list[SegmenterEvent], bool]
 
 
 class FrontEnd:
@@ -30,11 +31,6 @@ class FrontEnd:
     def received(self) -> int:
         """Samples at 16 kHz that came so far, refused ones included."""
         return self._decoder.received
-
-    @property
-    def refused(self) -> int:
-        """Samples at 16 kHz among them that could not be used."""
-        return self._decoder.refused
 
     @property
     def unread(self) -> bool:
@@ -56,6 +52,17 @@ class FrontEnd:
         yield from self._judge(self._decoder.finish())
         rest, self._pending = self._pending, self._pending[:0]
         yield self.segmenter.flush(rest, last=last), False
+
+    def account(self, *, finals: int) -> Closed:
+        """Of all samples that came, once the last is read."""
+        speech, silence, refused = (
+            self.segmenter.speech,
+            self.segmenter.silence,
+            self._decoder.refused,
+        )
+        closed = Closed(self.received, speech, silence, refused, finals)
+        assert closed.received == speech + silence + refused, closed
+        return closed
 
     def _judge(self, samples: NDArray[np.float32]) -> Iterator[Judged]:
         audio = np.concatenate([self._pending, samples])

@@ -1,15 +1,15 @@
-"""Whether what the recogniser wrote was said: the signs of words that Whisper makes of no speech.
+"""Hallucinations: text that Whisper writes where nobody spoke.
 
-Judges figures alone, never the words: "Thank you." is what Whisper hears in silence, and what people say.
+The filter judges figures, never words: Whisper writes "Thank you." for silence, and people say it.
 
-Measured with base. Real words: single digits, the hardest of them, reach a no-speech probability of 0.63
-at most, whole sentences 0.04. Words made of silence, hum, taps, music and what else the detector takes
-for speech: 0.79 … 0.95, with a mean log-probability of -0.5 (digital silence) or less.
+Measured with base: for single digits, the hardest real words, the no-speech probability is 0.63 at
+most, for whole sentences 0.04. For silence, hum, taps, music and whatever else the detector takes for
+speech it is 0.79 … 0.95, with a mean log-probability of -0.5 (digital silence) or less.
 """
 
 from streaming.hypothesis import Hypothesis
 
-# Beside the reference's thresholds: silence is as good as certain, and the text not.
+# Beside the reference's thresholds: silence is nearly certain, the text is not.
 CERTAIN_SILENCE = 0.75
 SURE = -0.4
 
@@ -22,8 +22,8 @@ def is_plausible(hypothesis: Hypothesis) -> bool:
 
 
 def worth_showing(hypothesis: Hypothesis) -> bool:
-    """Whether a partial may be shown: what is shown may become a promise, so no loop may be in it.
+    """Whether a partial may be shown: its words may become stable, so it may contain no loop.
 
-    A final that repeats itself is decoded again; a partial is not waited for.
+    A final that repeats itself is decoded again; a partial is dropped.
     """
     return is_plausible(hypothesis) and not hypothesis.repetitive

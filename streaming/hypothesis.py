@@ -1,6 +1,6 @@
-"""What the recogniser says of a span of an utterance, and the `final` message that becomes of it.
+"""The hypothesis of a span of an utterance, and the `final` message made of it.
 
-No decision is taken here: whether a text is believed, and what of it is shown, is for others to say.
+The file decides nothing: streaming/hallucination.py filters texts, streaming/stable_prefix.py shows them.
 """
 
 from dataclasses import dataclass
@@ -22,19 +22,19 @@ class TimedWord:
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """What the recogniser says of a span, and what that took.
+    """The recogniser's text for a span, with its figures.
 
     text: the transcript; empty where there was no speech, or nothing could be decoded.
-    certain: characters of it before the first of which the recogniser was not sure.
-    language: a code. language_probability: of what was detected; None where the language was given.
+    certain: characters of it before the first token that the recogniser doubted.
+    language: a code. language_probability: of the detected one; None where the language was given.
     no_speech: probability that the span holds no speech. mean_logprob: natural, of the tokens.
     silent: whether Whisper's reference takes the text for silence by these two figures.
     compression_ratio: bytes of the text to deflated bytes.
-    looped: whether it is what is left of a text that went round in circles.
+    looped: whether a loop was cut from the text.
     repetitive: that, or a text that Whisper's reference would decode again for its compression ratio.
-    timed: its words, where they were asked for. temperature: at which it was decoded.
-    rounds: target passes. proposed, accepted: drafted tokens; reused: accepted tokens that came from
-        the hypothesis before.
+    timed: its words, where `start` asked for them. temperature: at which it was decoded.
+    rounds: target passes. proposed, accepted: draft tokens; reused: accepted tokens that came from the
+        hypothesis before.
     """
 
     text: str
@@ -58,9 +58,9 @@ class Hypothesis:
 def final_message(
     utterance: int, start: int, stop: int, hypothesis: Hypothesis, text: str, ms: float
 ) -> Final:
-    """The last word on [start, stop), samples of session time: `text`, with the hypothesis' figures.
+    """The `final` of [start, stop), samples of session time: `text`, with the hypothesis' figures.
 
-    Words are told where `text` is the hypothesis' own: of another text it does not know the times.
+    It has words where `text` is the hypothesis' own: another text has no times.
     """
     seconds = start / SAMPLE_RATE
     words = None

@@ -7,10 +7,10 @@
                         DETACHED              DETACHED_DRAINING ── finished ──► DETACHED_FINISHED
 
     expired: FINISHED and DETACHED_FINISHED ──► CLOSED; any other ──► UNATTENDED ── finished ──► CLOSED
+    aborted: from any of them to where *finished* would lead in the end, without the pending finals
 
 A lost session keeps its place: OPEN, DRAINING and FINISHED have a twin each, in which the client is
-awaited back. An aborted session finishes, or closes, without its pending finals. No clock and no socket is
-known here.
+awaited back. No clock and no socket is known here.
 """
 
 from enum import Enum, auto
@@ -33,7 +33,7 @@ class State(Enum):
 
     @property
     def takes_audio(self) -> bool:
-        """Whether the end of the audio has not been heard of yet."""
+        """Whether more audio may come."""
         return self in (State.OPEN, State.DETACHED)
 
     @property
@@ -89,6 +89,7 @@ STEPS: dict[tuple[State, Event], State | str] = {
     (State.DRAINING, Event.EXPIRED): State.UNATTENDED,
     (State.DRAINING, Event.FINISHED): State.FINISHED,
     (State.DRAINING, Event.ABORTED): State.FINISHED,
+    # What a client says to a finished session is thrown away by the daemon, but not by `Session`.
     (State.FINISHED, Event.AUDIO): STOPPED,
     (State.FINISHED, Event.FLUSH): STOPPED,
     (State.FINISHED, Event.STOP): State.FINISHED,
@@ -118,11 +119,28 @@ def after(state: State, event: Event) -> State:
 
 
 class Lifecycle:
-    """The state of one session."""
+    """Something with such a life. The other events come with what it does on them."""
 
     def __init__(self) -> None:
-        self.state = State.STARTING
+        self._state = State.STARTING
 
-    def step(self, event: Event) -> None:
+    @property
+    def state(self) -> State:
+        """Where it is in its life."""
+        return self._state
+
+    def attach(self) -> None:
+        """The client that was lost is back."""
+        self._step(Event.RESUMED)
+
+    def detach(self) -> None:
+        """The connection was lost; the client is awaited back."""
+        self._step(Event.LOST)
+
+    def abort(self) -> None:
+        """Give up what is pending."""
+        self._step(Event.ABORTED)
+
+    def _step(self, event: Event) -> None:
         """Take `event`. Raises ProtocolError as `after` does, and nothing has changed."""
-        self.state = after(self.state, event)
+        self._state = after(self._state, event)

@@ -5,8 +5,8 @@ Control and events travel as JSON text frames, audio as binary frames; every mes
 wall clock. This file and what it imports need nothing but msgspec, so that a client installs
 without numpy or torch.
 
-A client's messages are read strictly, a daemon's tolerantly: unknown fields in them are passed
-over, so that a newer daemon can add fields without breaking older clients.
+A client's messages are read strictly, a daemon's tolerantly: the reader ignores unknown fields in
+these, so that a newer daemon can add fields without breaking older clients.
 
     client → start or resume, binary audio, flush, stop
     → client ready, speech, partial, final, flushed, lag, heard, error, closed
@@ -28,15 +28,15 @@ from streaming.validation_errors import what_is_wrong
 
 SUBPROTOCOL = "captiond.v1"
 
-MESSAGE_CHARACTERS = 500  # of an error: it may quote what a client sent, which may be long
+MESSAGE_CHARACTERS = 500  # of an error: it may quote a client's message, which may be long
 
-SAMPLE_RATE = 16_000  # Hz: what the recogniser hears, and the unit of the audio account
+SAMPLE_RATE = 16_000  # Hz: the recogniser's rate, and the unit of the audio account
 
 Encoding = Literal["s16le", "f32le", "mulaw", "alaw"]
 SAMPLE_BYTES: Constant[dict[Encoding, int]] = {"s16le": 2, "f32le": 4, "mulaw": 1, "alaw": 1}
 Task = Literal["transcribe", "translate"]
 Stability = Literal["revise", "commit"]
-Language = Annotated[str, Meta(max_length=16)]  # a code; which ones there are is the model's to say
+Language = Annotated[str, Meta(max_length=16)]  # a code; the model has the list
 HotWords = Annotated[list[Annotated[str, Meta(min_length=1, max_length=50)]], Meta(max_length=50)]
 ErrorCode = Literal[
     "bad_json",  # a text frame that is not JSON
@@ -46,10 +46,10 @@ ErrorCode = Literal[
     "bad_request",  # a start whose values this daemon cannot serve (a language the model lacks)
     "bad_resume",  # the session to resume is not known (any more), or has moved on
     "busy",  # a connection that came to resume starts a session, and there is no room
-    "idle",  # nothing came for too long; the finals of all that was spoken have been sent
+    "idle",  # nothing came for too long; all finals have been sent
     "time_limit",  # the session has lasted as long as it may; as with "idle"
     "decode_failed",  # one utterance could not be recognised; its final is empty
-    "shutting_down",  # the daemon stops; the finals of all that was spoken have been sent
+    "shutting_down",  # the daemon stops; all finals have been sent
     "internal",  # a fault of the daemon's own
 ]
 
@@ -63,11 +63,11 @@ class ProtocolError(ValueError):
 
 
 class _FromClient(Struct, frozen=True, tag_field="type", kw_only=True, forbid_unknown_fields=True):
-    """Strict: a field that this daemon does not know is a wish it would not fulfil."""
+    """Strict: an unknown field asks for something that this daemon would not do."""
 
 
 class _FromDaemon(Struct, frozen=True, tag_field="type", kw_only=True):
-    """Tolerant: a newer daemon may say more in captiond.v1, and an older client passes over it."""
+    """Tolerant: a newer daemon may add fields to captiond.v1, and an older client ignores them."""
 
 
 class Start(_FromClient, tag="start", frozen=True):
@@ -113,7 +113,8 @@ class Resume(_FromClient, tag="resume", frozen=True):
     its audio that can still be sent again; what a `heard` or `ready` message told, or less.
 
     The answer is `ready`, then everything after the last of those finals; `speech`, `flushed` and
-    `decode_failed` messages may come a second time. The client sends its audio again from the byte on that `ready` names.
+    `decode_failed` messages may come a second time. The client sends its audio again from the byte on
+    that `ready` names.
     """
 
     session: Annotated[str, Meta(max_length=40)]
@@ -167,7 +168,7 @@ class Speech(_FromDaemon, tag="speech", frozen=True):
 class Partial(_FromDaemon, tag="partial", frozen=True):
     """A hypothesis of an unfinished utterance; it replaces the one before.
 
-    The first `stable` characters of `text` are settled: they never change in later partials.
+    The first `stable` characters of `text` never change in later partials.
     """
 
     utterance: int
@@ -178,8 +179,8 @@ class Partial(_FromDaemon, tag="partial", frozen=True):
 
 
 class DecodeFigures(Struct, frozen=True, kw_only=True):
-    """How the final was decoded: target passes after the first, drafted tokens proposed, accepted and
-    reused, milliseconds from the decision that it has ended to its text (waiting included).
+    """How the final was decoded: target passes after the first, draft tokens proposed, accepted and
+    reused, milliseconds from the end of the utterance to its text (waiting included).
     """
 
     rounds: int

@@ -1,7 +1,7 @@
 """Frames judged speech or not in, utterances out: where each begins, ends and is cut.
 
 Counts samples and judges no sound: the same frames and judgements give the same utterances, however
-they arrived. No text, no message and no wall clock is known here.
+they arrived. It knows no text, no message and no wall clock.
 """
 
 from collections.abc import Callable
@@ -15,9 +15,9 @@ from streaming.protocol import SAMPLE_RATE
 from streaming.settings import Settings
 
 SMOOTHING = 150 * SAMPLE_RATE // 1_000  # the window in which the quietest point is sought
-# Detectors need some sound to listen themselves in: a word cut off in front, and nothing else between
-# two flushes, may escape them. So as little as this, if some of it is louder than a quiet room (-46 dBFS),
-# is an utterance anyway.
+# Detectors adapt to the first sound: they may miss a word that is cut off in front and stands alone
+# between two flushes. So a clip as short as this is an utterance anyway, if some of it is louder than a
+# quiet room (-46 dBFS).
 CLIP = 2 * SAMPLE_RATE
 AUDIBLE = 5e-3
 LOUDNESS = 30 * SAMPLE_RATE // 1_000  # the window of which the loudest counts
@@ -50,11 +50,11 @@ class Ended:
     audio: NDArray[np.float32]
 
 
-Event = Began | Paused | Ended
+SegmenterEvent = Began | Paused | Ended
 
 
-class State(Enum):
-    """What the last frames were."""
+class SegmenterState(Enum):
+    """What the last frames held."""
 
     SILENCE = auto()  # no utterance
     BURST = auto()  # speech, too short yet to open an utterance
@@ -76,7 +76,7 @@ class Signal(Enum):
 
 
 class Act(Enum):
-    """What is done on a step."""
+    """What the segmenter does on a step."""
 
     BEGIN = auto()
     PAUSE = auto()
@@ -85,27 +85,27 @@ class Act(Enum):
     CLIP = auto()
 
 
-# An absent pair is our own mistake. A flush takes a short burst for an utterance: its end was cut
-# off by the client, it may well be the beginning of a word.
-STEPS: dict[tuple[State, Signal], tuple[State, tuple[Act, ...]]] = {
-    (State.SILENCE, Signal.QUIET): (State.SILENCE, ()),
-    (State.SILENCE, Signal.VOICE): (State.BURST, ()),
-    (State.SILENCE, Signal.FLUSH): (State.SILENCE, ()),
-    (State.SILENCE, Signal.CLIP): (State.SILENCE, (Act.CLIP,)),
-    (State.BURST, Signal.QUIET): (State.SILENCE, ()),
-    (State.BURST, Signal.VOICE): (State.BURST, ()),
-    (State.BURST, Signal.ENOUGH): (State.SPEECH, (Act.BEGIN,)),
-    (State.BURST, Signal.FLUSH): (State.SILENCE, (Act.BEGIN, Act.END)),
-    (State.SPEECH, Signal.QUIET): (State.PAUSE, ()),
-    (State.SPEECH, Signal.VOICE): (State.SPEECH, ()),
-    (State.SPEECH, Signal.FULL): (State.SPEECH, (Act.CUT,)),
-    (State.SPEECH, Signal.FLUSH): (State.SILENCE, (Act.END,)),
-    (State.PAUSE, Signal.QUIET): (State.PAUSE, ()),
-    (State.PAUSE, Signal.VOICE): (State.SPEECH, ()),
-    (State.PAUSE, Signal.SETTLED): (State.PAUSE, (Act.PAUSE,)),
-    (State.PAUSE, Signal.EXPIRED): (State.SILENCE, (Act.END,)),
-    (State.PAUSE, Signal.FULL): (State.SILENCE, (Act.END,)),
-    (State.PAUSE, Signal.FLUSH): (State.SILENCE, (Act.END,)),
+# An absent pair is a fault of the segmenter. A flush takes a short burst for an utterance: the client
+# cut its end off, so it may be the beginning of a word.
+STEPS: dict[tuple[SegmenterState, Signal], tuple[SegmenterState, tuple[Act, ...]]] = {
+    (SegmenterState.SILENCE, Signal.QUIET): (SegmenterState.SILENCE, ()),
+    (SegmenterState.SILENCE, Signal.VOICE): (SegmenterState.BURST, ()),
+    (SegmenterState.SILENCE, Signal.FLUSH): (SegmenterState.SILENCE, ()),
+    (SegmenterState.SILENCE, Signal.CLIP): (SegmenterState.SILENCE, (Act.CLIP,)),
+    (SegmenterState.BURST, Signal.QUIET): (SegmenterState.SILENCE, ()),
+    (SegmenterState.BURST, Signal.VOICE): (SegmenterState.BURST, ()),
+    (SegmenterState.BURST, Signal.ENOUGH): (SegmenterState.SPEECH, (Act.BEGIN,)),
+    (SegmenterState.BURST, Signal.FLUSH): (SegmenterState.SILENCE, (Act.BEGIN, Act.END)),
+    (SegmenterState.SPEECH, Signal.QUIET): (SegmenterState.PAUSE, ()),
+    (SegmenterState.SPEECH, Signal.VOICE): (SegmenterState.SPEECH, ()),
+    (SegmenterState.SPEECH, Signal.FULL): (SegmenterState.SPEECH, (Act.CUT,)),
+    (SegmenterState.SPEECH, Signal.FLUSH): (SegmenterState.SILENCE, (Act.END,)),
+    (SegmenterState.PAUSE, Signal.QUIET): (SegmenterState.PAUSE, ()),
+    (SegmenterState.PAUSE, Signal.VOICE): (SegmenterState.SPEECH, ()),
+    (SegmenterState.PAUSE, Signal.SETTLED): (SegmenterState.PAUSE, (Act.PAUSE,)),
+    (SegmenterState.PAUSE, Signal.EXPIRED): (SegmenterState.SILENCE, (Act.END,)),
+    (SegmenterState.PAUSE, Signal.FULL): (SegmenterState.SILENCE, (Act.END,)),
+    (SegmenterState.PAUSE, Signal.FLUSH): (SegmenterState.SILENCE, (Act.END,)),
 }
 
 
@@ -155,19 +155,19 @@ class Segmenter:
         self._endpoint = samples(settings.endpoint_silence_ms)
         self._cap = samples(settings.cap_ms)
         self._cut_search = samples(settings.cut_search_ms)
-        # An utterance before its cap, and what may have been kept before its first speech.
+        # The capacity: an utterance up to its cap, and the audio kept before its first speech.
         before = max(CLIP, self._pre_roll) + self._minimum
         self.buffer = AudioRingBuffer(self._cap + before + frame)
-        self._state = State.SILENCE
-        self._burst = 0  # where the newest burst began
-        self._speech_end = 0  # where the last frame of speech ended
-        self._done = 0  # where the last utterance ended: the next begins no earlier
-        self._flushed = 0  # where the client last ended an utterance, or might have
+        self._state = SegmenterState.SILENCE
+        self._burst = 0  # start of the newest burst
+        self._speech_end = 0  # end of the last frame of speech
+        self._done = 0  # end of the last utterance: the next begins no earlier
+        self._flushed = 0  # place of the last flush
         self._start: int | None = None
         self._onset = 0
         self._gaps = 0  # samples between utterances
-        self._spoken = 0  # samples in ended utterances
-        self._acts: dict[Act, Callable[[], list[Event]]] = {
+        self._in_utterances = 0  # samples in ended utterances
+        self._acts: dict[Act, Callable[[], list[SegmenterEvent]]] = {
             Act.BEGIN: self._begin,
             Act.PAUSE: self._pause,
             Act.END: self._end,
@@ -182,18 +182,18 @@ class Segmenter:
 
     @property
     def speech_end(self) -> int:
-        """Where the last speech ended."""
+        """The end of the last speech."""
         return self._speech_end
 
     @property
     def onset(self) -> int:
-        """Where the open utterance's first speech began, or the cut before it."""
+        """The start of the open utterance's first speech, or the cut before it."""
         return self._onset
 
     @property
     def speech(self) -> int:
         """Samples in ended utterances."""
-        return self._spoken
+        return self._in_utterances
 
     @property
     def silence(self) -> int:
@@ -204,23 +204,23 @@ class Segmenter:
         """A copy of a range of the open utterance: [stop - start]."""
         return self.buffer.read(start, stop)
 
-    def push(self, frame: NDArray[np.float32], *, speech: bool) -> list[Event]:
+    def push(self, frame: NDArray[np.float32], *, speech: bool) -> list[SegmenterEvent]:
         """Take the next frame and its judgement."""
         events = self._append(frame)
         if speech:
-            if self._state is State.SILENCE:
+            if self._state is SegmenterState.SILENCE:
                 self._burst = self.position - len(frame)
             self._speech_end = self.position
         events += self._step(Signal.VOICE if speech else Signal.QUIET)
-        if self._state is State.BURST and self.position - self._burst >= self._minimum:
+        if self._state is SegmenterState.BURST and self.position - self._burst >= self._minimum:
             events += self._step(Signal.ENOUGH)
-        elif self._state is State.PAUSE:
+        elif self._state is SegmenterState.PAUSE:
             silence = self.position - self._speech_end
             if silence >= self._patience():
                 events += self._step(Signal.EXPIRED)
             elif silence - len(frame) < self._post_roll <= silence:
                 events += self._step(Signal.SETTLED)
-        elif self._state is State.SILENCE:
+        elif self._state is SegmenterState.SILENCE:
             kept = CLIP if self.position - self._flushed <= CLIP else self._pre_roll
             self.buffer.forget(max(self._done, self.position - kept))
         return events
@@ -228,58 +228,59 @@ class Segmenter:
     def _patience(self) -> int:
         """The silence that ends the open utterance, in samples.
 
-        A breath is a better place to cut than any that the cap leaves, and nobody reads a line of 30 s.
+        It falls with the utterance's length: a short pause is a better place to cut than the cap, and a
+        caption of 30 s is too long to read.
         """
         assert self._start is not None
         length = (self._speech_end - self._start) / self._cap
         hurry = min(max(3 * length - 1.5, 0.0), 1.0)
         return round(self._endpoint - hurry * (self._endpoint - self._post_roll))
 
-    def flush(self, rest: NDArray[np.float32], *, last: bool = False) -> list[Event]:
+    def flush(self, rest: NDArray[np.float32], *, last: bool = False) -> list[SegmenterEvent]:
         """Take `rest`, less than a frame and not judged, and end the open utterance here.
 
-        Without one, a short clip since the last flush is an utterance, whatever its frames were judged.
-        last: the stream ends; a clip behind utterances is then what was still recorded of the room.
+        Without an open utterance, a short clip since the last flush is one, whatever its frames were judged.
+        last: the stream ends; a clip behind utterances is then the sound of the room.
         """
         events = self._append(rest)
-        sought = self._state is State.SILENCE and not (last and self._spoken)
+        sought = self._state is SegmenterState.SILENCE and not (last and self._in_utterances)
         events += self._step(Signal.CLIP if sought and self._is_clip() else Signal.FLUSH)
         self._flushed = self.position
         self.buffer.forget(max(self._done, self.position - self._pre_roll))
         return events
 
     def _is_clip(self) -> bool:
-        """Whether all since the last flush is short and audible, and in no utterance."""
+        """Whether the audio since the last flush is short, audible and in no utterance."""
         if self._done > self._flushed or not self._minimum <= self.position - self._flushed <= CLIP:
             return False
         audio = self.buffer.read(self._flushed, self.position).astype(np.float64)
         frames = np.array_split(audio - audio.mean(), -(-len(audio) // LOUDNESS))
         return max(float(np.mean(frame**2)) for frame in frames) >= AUDIBLE**2
 
-    def _append(self, samples: NDArray[np.float32]) -> list[Event]:
-        events: list[Event] = []
+    def _append(self, samples: NDArray[np.float32]) -> list[SegmenterEvent]:
+        events: list[SegmenterEvent] = []
         if self._start is not None and self.position + len(samples) - self._start > self._cap:
             events = self._step(Signal.FULL)
         self.buffer.append(samples)
         return events
 
-    def _step(self, signal: Signal) -> list[Event]:
+    def _step(self, signal: Signal) -> list[SegmenterEvent]:
         self._state, acts = STEPS[self._state, signal]
         return [event for act in acts for event in self._acts[act]()]
 
-    def _begin(self) -> list[Event]:
+    def _begin(self) -> list[SegmenterEvent]:
         self._start = max(self._done, self._burst - self._pre_roll)
         self._onset = self._burst
         self._gaps += self._start - self._done
         return [Began(self._start)]
 
-    def _pause(self) -> list[Event]:
+    def _pause(self) -> list[SegmenterEvent]:
         return [Paused(self._speech_end + self._post_roll)]
 
-    def _end(self) -> list[Event]:
+    def _end(self) -> list[SegmenterEvent]:
         return [self._close(min(self._speech_end + self._post_roll, self.position))]
 
-    def _cut(self) -> list[Event]:
+    def _cut(self) -> list[SegmenterEvent]:
         assert self._start is not None
         search = max(self._start, self.position - self._cut_search)
         cut = search + quietest_point(self.buffer.read(search, self.position))
@@ -287,8 +288,8 @@ class Segmenter:
         self._start = self._onset = cut
         return [ended, Began(cut)]
 
-    def _clip(self) -> list[Event]:
-        """Nothing in it is known to be voiced: no language is to be learnt from it."""
+    def _clip(self) -> list[SegmenterEvent]:
+        """A clip as an utterance: no frame of it counts as voiced, so no language is learnt from it."""
         self._gaps += self._flushed - self._done
         self._start = self._onset = self._speech_end = self._flushed
         return [Began(self._flushed), self._close(self.position)]
@@ -297,7 +298,7 @@ class Segmenter:
         assert self._start is not None
         voiced = min(self._speech_end, stop) - self._onset
         ended = Ended(self._start, stop, voiced, self.buffer.read(self._start, stop))
-        self._spoken += stop - self._start
+        self._in_utterances += stop - self._start
         self._start = None
         self._done = stop
         self.buffer.forget(stop)
@@ -307,7 +308,7 @@ class Segmenter:
 def quietest_point(audio: NDArray[np.float32]) -> int:
     """The middle of the quietest stretch of SMOOTHING samples in `audio`, which is longer: [n].
 
-    Of equally quiet ones the last, so that the utterance before keeps as much as it can.
+    Among equally quiet ones the last, so that the utterance before keeps as much as it can.
     """
     assert len(audio) > SMOOTHING
     total = np.concatenate([[0.0], np.cumsum(np.square(audio, dtype=np.float64))])

@@ -12,19 +12,9 @@ from streaming.captioner import Captioner
 from streaming.frontend import FrontEnd, Judged
 from streaming.hypothesis import Hypothesis
 from streaming.lifecycle import Event, Lifecycle
-from streaming.protocol import (
-    SAMPLE_RATE,
-    Closed,
-    Error,
-    Final,
-    Flushed,
-    Partial,
-    Speech,
-    Start,
-)
+from streaming.protocol import SAMPLE_RATE, Closed, Error, Final, Flushed, Partial, Speech, Start
 from streaming.reorder import ReorderBuffer
-from streaming.segmenter import Began, Ended, Paused
-from streaming.segmenter import Event as Segmented
+from streaming.segmenter import Began, Ended, Paused, SegmenterEvent
 from streaming.settings import Settings
 from streaming.utterance import Decode, Utterance
 from streaming.vad import VoiceActivity
@@ -37,7 +27,7 @@ Message = Speech | Partial | Final | Flushed | Error | Closed
 Output = Message | Decode
 
 
-def settings_of(start: Start, settings: Settings) -> Settings:
+def session_settings(start: Start, settings: Settings) -> Settings:
     """What `start` asks of the streaming room, and for the rest the daemon's `settings`."""
     asked = {
         key: value
@@ -47,26 +37,26 @@ def settings_of(start: Start, settings: Settings) -> Settings:
     return replace(settings, **asked)
 
 
-class Session:
+class Session(Lifecycle):
     """The stream from `start` to `closed`.
 
     Each call returns what is to be done next, in order: messages go to the client, a Decode goes to
     the recogniser and comes back by `accept` or `fail`, in any order. For every utterance the client
     sees the start of speech, partials, the end of speech and exactly one final, finals in order.
 
-    A frame is heard half a second at a time: `feed` takes it whole and hears its beginning, and each
-    `hear` hears on, so that the other sessions of a daemon get their turn in between.
+    A frame is processed half a second at a time: `feed` takes it whole and begins, and each
+    `process` goes on, so that the other sessions of a daemon get their turn in between.
 
     A final is decoded early, when silence begins: should it last, the endpoint only confirms it.
 
-    `lifecycle` says what may happen next. `vad` replaces the detector that the settings name.
+    `vad` replaces the detector that the settings name.
     """
 
     def __init__(
         self, start: Start, settings: Settings = DEFAULTS, *, vad: VoiceActivity | None = None
     ) -> None:
-        self.lifecycle = Lifecycle()
-        self.settings = settings_of(start, settings)
+        super().__init__()
+        self.settings = session_settings(start, settings)
         self._front = FrontEnd(start, self.settings, vad)
         self._segmenter = self._front.segmenter
         self._captioner = Captioner(start)
@@ -75,13 +65,13 @@ class Session:
         self._utterances = 0  # begun so far
         self._decoding: dict[int, Utterance] = {}  # ended, and their finals not accepted
         self._reorder = ReorderBuffer[Output]()
-        self.lifecycle.step(Event.START)
+        self._step(Event.START)
 
     @property
     def pending_samples(self) -> int:
         """Samples at 16 kHz of ended utterances whose final has been neither accepted nor failed.
 
-        Each counts as LEAST_BACKLOG at least, so that this bounds the recogniser's work, too.
+        Each counts as LEAST_PENDING at least, so that this bounds the recogniser's work, too.
         """
         return sum(max(one.stop - one.start, LEAST_PENDING) for one in self._decoding.values())
 
@@ -92,22 +82,22 @@ class Session:
 
     @property
     def unprocessed(self) -> bool:
-        """Whether some of the last frame waits for `hear`."""
+        """Whether some of the last frame waits for `process`."""
         return self._front.unread
 
     def feed(self, data: bytes) -> list[Output]:
-        """Take one binary frame of the announced format, of any length, and hear its beginning.
+        """Take one binary frame of the announced format, of any length, and process its beginning.
 
-        The frame before must have been heard. Raises ProtocolError: "bad_order" after `stop`;
+        The frame before must have been processed. Raises ProtocolError: "bad_order" after `stop`;
         "bad_audio" for NaN or infinity, and the frame is refused as a whole; "bad_audio" for a
         stream that opens with the header of another format, after which nothing can be decoded.
         """
-        self.lifecycle.step(Event.AUDIO)
+        self._step(Event.AUDIO)
         self._front.take(data)
         return self.process()
 
     def process(self) -> list[Output]:
-        """Hear on in what was fed, for half a second at most.
+        """Go on with what was fed, for half a second at most.
 
         Only the newest of the partials that fall due within one frame is given out: it supersedes
         the others, and many copies of 30 s would be large.
@@ -121,18 +111,22 @@ class Session:
         `Flushed` follows the last final of what came before; only the last of several that are due
         together comes. Raises ProtocolError("bad_order") after `stop`.
         """
-        self.lifecycle.step(Event.FLUSH)
+        self._step(Event.FLUSH)
         outputs = self._follow(self._front.finish(last=False))
-        flushed = Flushed(at=self._segmenter.position / SAMPLE_RATE)
-        return outputs + self._reorder.flush(self._utterances, flushed)
+        at = self._segmenter.position / SAMPLE_RATE
+        return outputs + self._reorder.flush(self._utterances, Flushed(at=at))
 
-    def stop(self, why: Event = Event.STOP) -> list[Output]:
+    def stop(self) -> list[Output]:
         """End of audio: the open utterance ends; `Closed` comes with the last final. Idempotent."""
-        outputs: list[Output] = []
-        if streaming := self.lifecycle.state.takes_audio:
-            outputs = self._follow(self._front.finish(last=True))
-        self.lifecycle.step(why)
-        return outputs + self._close_if_done() if streaming else []
+        return self._end_audio(Event.STOP)
+
+    def shut_down(self) -> list[Output]:
+        """As `stop`, but the daemon's wish."""
+        return self._end_audio(Event.SHUT_DOWN)
+
+    def expire(self) -> list[Output]:
+        """As `stop`, for no client will come; what is finished is closed."""
+        return self._end_audio(Event.EXPIRED)
 
     def accept(self, decode: Decode, hypothesis: Hypothesis, ms: float) -> list[Output]:
         """Take a decode's result; `ms` is how long it took, waiting included.
@@ -155,6 +149,12 @@ class Session:
             return []
         return self._settle(decode, self._captioner.failed(self._awaited(decode), decode, message))
 
+    def _end_audio(self, why: Event) -> list[Output]:
+        was_open = self.state.takes_audio
+        outputs = self._follow(self._front.finish(last=True)) if was_open else []
+        self._step(why)
+        return outputs + self._close_if_done() if was_open else []
+
     def _follow(self, frames: Iterator[Judged]) -> list[Output]:
         outputs: list[Output] = []
         for events, speech in frames:
@@ -164,7 +164,7 @@ class Session:
                 self._speak(self._open)
         return outputs
 
-    def _segmented(self, event: Segmented) -> Sequence[Output]:
+    def _segmented(self, event: SegmenterEvent) -> Sequence[Output]:
         match event:
             case Began():
                 return [self._begin(event)]
@@ -228,16 +228,7 @@ class Session:
         return self._reorder.settle(decode.utterance, [*messages]) + self._close_if_done()
 
     def _close_if_done(self) -> list[Output]:
-        state = self.lifecycle.state
-        if state.takes_audio or self._decoding:
+        if self.state.takes_audio or self._decoding:
             return []
-        self.lifecycle.step(Event.FINISHED)
-        account = Closed(
-            received=self._front.received,
-            speech=self._segmenter.speech,
-            silence=self._segmenter.silence,
-            refused=self._front.refused,
-            finals=self._reorder.released,
-        )
-        assert account.received == account.speech + account.silence + account.refused, account
-        return [account]
+        self._step(Event.FINISHED)
+        return [self._front.account(finals=self._reorder.released)]

@@ -1,4 +1,4 @@
-"""What can be set in the streaming room, each bound stated once. Needs msgspec alone.
+"""The settings of the streaming room, each bound stated once. Needs msgspec alone.
 
 The protocol (`start`) and the daemon's configuration take their bounds from the types here.
 """
@@ -10,25 +10,25 @@ from msgspec import Meta
 
 Detector = Literal["silero", "webrtc"]
 
-VadMode = Annotated[int, Meta(ge=0, le=3)]  # webrtcvad knows these four
+VadMode = Annotated[int, Meta(ge=0, le=3)]  # webrtcvad has these four
 MinimumSpeech = Annotated[int, Meta(ge=30, le=1_000)]  # ms: from a detector's frame to a short word
 # ms: an utterance keeps its post-roll, of at most 200 ms, so less silence cannot end it.
 EndpointSilence = Annotated[int, Meta(ge=200, le=10_000)]
-Cap = Annotated[int, Meta(ge=10_000, le=30_000)]  # ms: Whisper hears 30 s at once
+Cap = Annotated[int, Meta(ge=10_000, le=30_000)]  # ms: Whisper's window has 30 s
 PartialInterval = Annotated[int, Meta(ge=100, le=10_000)]  # ms
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Milliseconds but for the detector and the mode.
+    """Settings, in milliseconds but for the detector and the mode.
 
     vad: the detector of speech (streaming/vad.py has the figures).
     vad_mode: webrtcvad's, 0 (most is speech) to 3 (least is).
     minimum_speech_ms: a shorter burst opens no utterance.
     pre_roll_ms: audio kept before the first speech. post_roll_ms: audio kept after the last.
     endpoint_silence_ms: silence that ends an utterance. Less and less is enough for one longer than half
-        the cap, from five sixths of it on no more than the post-roll. With 500 more sentences are cut at pauses: WER of
-        test-other 13.6 %, with 700 12.5 %, with 900 11.9 %, decoded whole 11.0 %.
+        the cap, from five sixths of it on no more than the post-roll. With 500 more sentences
+        are cut at pauses: WER of test-other 13.6 %, with 700 12.5 %, with 900 11.9 %, decoded whole 11.0 %.
     cap_ms: the longest utterance; cut_search_ms: its last stretch, in which the cut is sought.
     partial_interval_ms: new audio from one partial decode to the next.
 

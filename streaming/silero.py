@@ -1,7 +1,7 @@
-"""Silero's voice detector: a small recurrent network that knows voices from music, hum and noise.
+"""Silero's voice detector: a small recurrent network that tells voices from music, hum and noise.
 
-The network is the one that the package silero-vad carries (version 6, for 16 kHz, ONNX), run by
-onnxruntime: its file is read, the package itself, which would import torch, is not imported.
+The network is that of the package silero-vad (version 6, for 16 kHz, ONNX), run by onnxruntime. Its
+file is read; the package itself is not imported, for it would import torch.
 """
 
 import importlib.util
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from streaming.protocol import SAMPLE_RATE
 
-FRAME = 512  # samples: what the network hears at once, 32 ms
-CONTEXT = 64  # samples of the frame before that it hears again
+FRAME = 512  # samples: the network's input, 32 ms
+CONTEXT = 64  # samples of the frame before, which the network reads again
 
 ONSET = 0.3  # probability from which a frame is speech after silence
 REST = 0.2  # ... and after speech
@@ -24,7 +24,7 @@ MODEL = "data/silero_vad_16k_op15.onnx"
 
 
 class DetectorError(Exception):
-    """The detector cannot be had; the message says what is missing and what to do."""
+    """The detector is not installed; the message says what is missing and what to do."""
 
 
 class Silero:
@@ -44,7 +44,7 @@ class Silero:
         return self._speaks
 
     def probability(self, frame: NDArray[np.float32]) -> float:
-        """That the next frame is speech: 0 … 1."""
+        """The probability that the next frame is speech: 0 … 1."""
         window = np.concatenate([self._context, frame])
         self._context = frame[-CONTEXT:].copy()
         inputs = {

@@ -1,32 +1,32 @@
 """Successive hypotheses of one utterance in, the text to show and its stable prefix out.
 
-Compares text alone: no samples, no times and no final is known here.
+Compares text alone; it knows no samples, no times and no final.
 """
 
 import re
 from itertools import accumulate
 
-# Han and kana are written without spaces: each character is a word of its own here.
+# Han and kana are written without spaces: each character counts as a word.
 _IDEOGRAPHS = "\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f"
 _WORD = re.compile(rf"\s*(?:[{_IDEOGRAPHS}]|[^\s{_IDEOGRAPHS}]+)")
 _TRAILING_MARKS = re.compile(r"\W+\Z")
 _NO_LETTER = re.compile(r"\W+")
 
-UNSTABLE_WORDS = 1  # words: the newest one of a hypothesis may have been cut off in the middle
-WITHHELD = 1  # words: ... and is not shown until another follows, for it is often another word then
+UNSTABLE_WORDS = 1  # words: the newest one of a hypothesis may be cut off in the middle
+WITHHELD = 1  # words: it is not shown until another follows, for it often becomes another word
 
 
 class StablePrefix:
-    """What two successive hypotheses agree on, word by word, is stable and never shrinks.
+    """The stable prefix: words on which two successive hypotheses agree. It never shrinks.
 
     Words agree when they have the same letters and digits (LocalAgreement-2, Liu et al. 2020);
-    the last words of a hypothesis are not settled, nor the marks behind the last settled word:
-    Whisper closes every partial with a full stop and takes it back in the next.
+    the last words of a hypothesis are not stable, nor the marks behind the last stable word: Whisper
+    ends every partial with a full stop and takes it back in the next.
 
-    Partials are bound by the stable prefix. Where a hypothesis contradicts it, what is shown is the
-    stable prefix and what the hypothesis says behind it: the place to go on from is where the edit
-    distance between the stable words and the hypothesis' beginning is least. So a word that was
-    settled too soon holds up none of those that follow.
+    The stable prefix binds partials. Where a hypothesis contradicts it, the text shown is the stable
+    prefix and the hypothesis' words behind it: they continue from the place at which the edit distance
+    between the stable words and the hypothesis' beginning is least. So a word that became stable too
+    soon holds up none of those that follow.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class StablePrefix:
         return "".join(self._stable)
 
     def bind(self, text: str) -> str:
-        """`text` as the stable prefix and what `text` says behind it."""
+        """The stable prefix and the words of `text` behind it."""
         words = _WORD.findall(text)
         place = self._place(words)
         return self.stable + self._marks_before(words, place) + "".join(words[place:])
@@ -47,8 +47,8 @@ class StablePrefix:
     def update(self, text: str, certain: int, *, whole: bool = False) -> tuple[str, int]:
         """Take the next hypothesis; return the text to show and how many characters are stable.
 
-        certain: characters of it that its maker was sure of; what lies behind them is shown once the
-        next hypothesis says it, too. whole: silence has followed: all is shown.
+        certain: characters of it before the first doubted token; words behind them are shown once the
+        next hypothesis has them, too. whole: silence has followed, so all is shown.
         """
         words = _WORD.findall(text)
         place = self._place(words)
@@ -72,14 +72,14 @@ class StablePrefix:
         return line, len(stable)
 
     def _marks_before(self, words: list[str], place: int) -> str:
-        """Punctuation that `words` have behind the last stable word."""
+        """The punctuation of `words` behind the last stable word."""
         if not place or not self._stable or _bare(words[place - 1]) != _bare(self._stable[-1]):
             return ""
         found = _TRAILING_MARKS.search(words[place - 1])
         return found.group() if found else ""
 
     def _place(self, words: list[str]) -> int:
-        """How many of `words` say what the stable words say; of equals the nearest to their number."""
+        """How many of `words` match the stable words best; among equals the number nearest to theirs."""
         row = list(range(len(words) + 1))
         bare = [_bare(word) for word in words]
         for word in map(_bare, self._stable):

@@ -23,7 +23,7 @@ from streaming.protocol import (
     Speech,
 )
 
-LINE_COLUMNS = 42  # what subtitling guidelines take for readable
+LINE_COLUMNS = 42  # subtitling guidelines call this readable
 CUE_LINES = 2
 # Full-width marks are those of Chinese and Japanese.
 SENTENCE_END = re.compile("[.!?\u2026\u3002\uff01\uff1f][\"')\\]\u2019\u201d\u00bb]*$")
@@ -48,7 +48,7 @@ def _character_columns(character: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Cue:
-    """What stands on the screen from `start` to `end`, in milliseconds."""
+    """The text on the screen from `start` to `end`, in milliseconds."""
 
     start: int
     end: int
@@ -62,15 +62,14 @@ def cues(start: int, end: int, text: str) -> list[Cue]:
     beyond `end`. Text without a word gives no cue.
     """
     portions = _portions(text)
-    weights = [
-        sum(map(columns, lines)) or 1 for lines in portions
-    ]  # nothing but marks has no width
+    # Nothing but marks has no width.
+    weights = [sum(map(columns, lines)) or 1 for lines in portions]
     end = max(end, start + len(portions))
     result: list[Cue] = []
-    begin, spoken = start, 0
+    begin, shown = start, 0
     for index, (lines, weight) in enumerate(zip(portions, weights, strict=True)):
-        spoken += weight
-        shared = start + (end - start) * spoken // sum(weights)
+        shown += weight
+        shared = start + (end - start) * shown // sum(weights)
         latest = end - (len(portions) - index - 1)  # leaves the cues to come their millisecond
         stop = min(max(shared, begin + 1), latest)
         result.append(Cue(begin, stop, lines))
@@ -137,28 +136,28 @@ def head(text: str, width: int) -> str:
 
 
 class Subtitles:
-    """SRT or WebVTT. Sessions follow each other: each begins where the audio before it ended."""
+    """SRT or WebVTT. Sessions follow each other: each begins at the end of the audio before it."""
 
     def __init__(self, *, vtt: bool) -> None:
-        self.opening = "WEBVTT\n\n" if vtt else ""
+        self.header = "WEBVTT\n\n" if vtt else ""
         self._vtt = vtt
         self._number = 0
-        self._offset = 0  # ms: where the running session begins
-        self._reached = 0  # ms: where the output, or the audio, ends so far
+        self._offset = 0  # ms: start of the running session
+        self._end = 0  # ms: end of the output, or of the audio, so far
 
     def render(self, message: ServerMessage) -> str:
         """The cues of a final, later than all cues before."""
         match message:
             case Ready():
-                self._offset = self._reached
+                self._offset = self._end
             case Closed():
                 audio = message.received * 1000 // SAMPLE_RATE
-                self._reached = max(self._reached, self._offset + audio)
+                self._end = max(self._end, self._offset + audio)
             case Final():
-                start = max(self._offset + round(message.start * 1000), self._reached)
+                start = max(self._offset + round(message.start * 1000), self._end)
                 made = cues(start, self._offset + round(message.end * 1000), message.text)
                 if made:
-                    self._reached = made[-1].end
+                    self._end = made[-1].end
                 return "".join(map(self._block, made))
             case Speech() | Partial() | Flushed() | Lag() | Heard() | Error():
                 pass

@@ -1,6 +1,6 @@
-"""The utterance that is being spoken: when it is worth decoding again, and what it seems to say so far.
+"""The open utterance: when a partial of it is due, and its newest hypothesis.
 
-Counts samples; knows no audio, no detector and no final of others.
+Counts samples; knows no audio, no detector and no other utterance.
 """
 
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from streaming.hypothesis import Hypothesis
 from streaming.languages import Asked
 from streaming.stable_prefix import StablePrefix
 
-# A partial of a long utterance costs more and changes less: one for each tenth of what was spoken.
+# A partial of a long utterance costs more and changes less: one is due for each tenth of its length.
 NEW_SHARE = 10
 
 
@@ -24,10 +24,10 @@ class Decode:
     start, stop: sample indices at 16 kHz in session time; stop is exclusive, at most 30 s on.
     audio: a copy of the span, [stop - start], 16 kHz mono in [-1, 1].
     final: whether the utterance has ended; else the work may be superseded.
-    early: silence has begun; should it last, a final of the same span will be asked for.
+    early: silence has begun; if it lasts, the final has the same span.
     voiced: samples from its first speech to its last.
-    language: a code, several to choose from, or None to detect; expected: what would be no surprise.
-    prefix: words that its text must begin with: promised to the client.
+    language: a code, several to choose from, or None to detect. language_hint: as of `Request`.
+    prefix: words that its text must begin with; the client was promised them.
     """
 
     utterance: int
@@ -44,24 +44,24 @@ class Decode:
 
 @dataclass(slots=True)
 class Utterance:
-    """One that is open. All positions are sample indices in session time."""
+    """An open utterance. All positions are sample indices in session time."""
 
     number: int
     start: int
-    due: int  # up to where a partial is due
-    given: int  # up to where a decode has been given out
-    stop: int = -1  # where it ended
-    paused: int = -1  # where it will end if the silence lasts, until speech goes on
-    shown: int = -1  # up to where the newest partial accepted had heard
-    language: str | None = None  # of the newest partial that was believed
+    due: int  # a partial is due when this much has come
+    given: int  # end of the last decode given out
+    stop: int = -1  # its end
+    paused: int = -1  # its end, if the silence lasts; -1 once speech goes on
+    shown: int = -1  # end of the newest accepted partial's span
+    language: str | None = None  # of the newest plausible partial
     early: tuple[Decode, Hypothesis] | None = None  # the final, if the utterance ends where it does
     caption: StablePrefix = field(default_factory=StablePrefix)
 
     def note_speech(self, speech_end: int, voiced: int, interval: int) -> None:
-        """Speech has been heard up to `heard`: a partial is due after enough that is new."""
+        """Speech has come up to `speech_end`: a partial is due after enough that is new."""
         if speech_end - self.due >= max(interval, voiced // NEW_SHARE):
             self.due = speech_end
 
     def final_at(self, stop: int) -> tuple[Decode, Hypothesis] | None:
-        """What has been decoded already, should the utterance end at `stop`."""
+        """The early final, if the utterance ends at `stop` and it has that span."""
         return self.early if self.early is not None and self.early[0].stop == stop else None

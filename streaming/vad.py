@@ -1,17 +1,18 @@
-"""Whether a frame holds speech: two detectors, Silero and webrtcvad behind a gate that knows the noise.
+"""Voice activity detectors: Silero, and webrtcvad behind a noise gate.
 
-Judges frames one by one: no utterance, no endpoint and no clock is known here.
+They judge frames one by one, and know no utterance, no endpoint and no clock.
 
 Measured by `python -m tests.benchmarks.bench_hearing`: of 28 minutes of music, kitchens, animals, taps and made noise
 Silero takes 0.6 s a minute for speech, webrtcvad behind its gate 20 s, without it 30 and more. With such noise
 under speech at 10 dB Silero ends nine utterances of ten in time; webrtcvad ends most only with the noise. Both
-hear speech to 97 % of its voiced frames, Silero single digits more often than the gate lets them through. So
-Silero is the default, though a session takes twice as much time for it.
+detect 97 % of speech's voiced frames, Silero single digits more often than the gate. So Silero is the
+default, though a session takes twice as much time for it.
 
-What follows is about webrtcvad and its gate. webrtcvad alone, in every mode, takes white, pink or brown
+webrtcvad and its gate: webrtcvad alone, in every mode, takes white, pink or brown
 noise and mains hum for speech from -30 or -20 dBFS on, and for ever. Behind the gate 80 minutes of them
 gave no utterance; nor did clicks of up to 50 ms, which come to three frames: a minimum of 120 ms of speech
-goes with it. What a stream begins with is taken for its noise: a word that is cut off in front may be missed.
+goes with it. The gate takes the beginning of a stream for its noise: it may miss a word that is cut off in
+front.
 """
 
 from collections import deque
@@ -28,7 +29,7 @@ from streaming.silero import Silero
 FRAME_MS = 30
 FRAME = FRAME_MS * SAMPLE_RATE // 1_000
 
-BAND_EDGES_HZ = (200, 500, 1_000, 2_000, 4_000)  # what a telephone carries of a voice
+BAND_EDGES_HZ = (200, 500, 1_000, 2_000, 4_000)  # a telephone's band of a voice
 FLOOR_FRAMES = 100  # 3 s: people pause, if only between syllables; steady noise does not
 SMOOTH_FRAMES = 3  # a floor taken from single frames would lie far below the noise
 MARGIN_DB = 5.0  # at 4 dB white noise passes now and then
@@ -74,7 +75,7 @@ class WebRtcVad:
 
 
 class NoiseGate:
-    """Lets pass as speech only what another detector takes for it and what stands out of the noise.
+    """Passes a frame as speech where another detector finds speech and the frame stands out of the noise.
 
     Four bands, an octave or so each, have a noise floor of their own: the quietest moment of the
     last three seconds. So the colour of the noise does not matter; steady noise is silent after
@@ -96,7 +97,7 @@ class NoiseGate:
         return self._detector.frame
 
     def is_speech(self, frame: NDArray[np.float32]) -> bool:
-        """Whether the next frame is speech; both judges hear every frame."""
+        """Whether the next frame is speech; detector and gate see every frame."""
         excess = self._excess_db(frame)
         return self._detector.is_speech(frame) and excess > MARGIN_DB
 
@@ -111,7 +112,6 @@ class NoiseGate:
     def _band_powers(self, frame: NDArray[np.float32]) -> NDArray[np.float64]:  # [bands]
         spectrum = np.abs(np.fft.rfft(frame * self._window)) ** 2
         powers = np.add.reduceat(spectrum, self._edges)[:-1]  # the last sum lies above the bands
-        mean_square = powers * (
-            16 / 3 / len(frame) ** 2
-        )  # 8/3 for the window, 2 for the half spectrum
+        # 8/3 for the window, 2 for the half spectrum.
+        mean_square = powers * (16 / 3 / len(frame) ** 2)
         return np.maximum(mean_square, SILENT)

@@ -1,4 +1,4 @@
-"""What is wrong with a message that was refused, in words for people. Pure, and needs msgspec alone."""
+"""Errors of validation: what is wrong with a refused message, in words. Pure, needs msgspec alone."""
 
 import difflib
 from collections.abc import Iterable

@@ -1,5 +1,6 @@
 import logging
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -8,6 +9,7 @@ from hypothesis import HealthCheck, settings
 from playwright.async_api import Browser, Page
 
 from tests.support.browser import chromium, scripted, sound_file
+from tests.support.wire import ALICE, BOB
 
 # No outcome may depend on how fast the machine is.
 settings.register_profile(
@@ -17,8 +19,6 @@ settings.load_profile("any machine")
 
 # Whole engines with tiny weights, training, speech synthesis, Chromium, crowds of processes: minutes.
 SLOW = {
-    "test_bench_apart",
-    "test_decode",
     "test_demo",
     "test_distil",
     "test_engine",
@@ -72,6 +72,22 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def every_core() -> Iterator[None]:
+    """Genuine weights gain from a second thread."""
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> str:
+    """A file with those of Alice and Bob."""
+    path = tmp_path / "tokens"
+    path.write_text(f"alice {ALICE}\nbob {BOB}\n")
+    return str(path)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -6,7 +6,7 @@ from websockets.http11 import Request
 
 from daemon.config import Config
 from daemon.net.auth import Tokens
-from daemon.sessions.admission import Refusal, authenticate, check_capacity
+from daemon.sessions.admission import Refusal, authenticate, capacity_refusal
 from tests.support.fakes import health
 
 TOKEN = "a-token-of-some-length"
@@ -33,9 +33,7 @@ def test_a_token_among_the_subprotocols_is_no_unknown_one() -> None:
         ({"Authorization": "Bearer wrong-token-of-a-length"}, "token", 401),
     ],
 )
-def test_whoever_may_not_come_in_is_told_why(
-    headers: dict[str, str], reason: str, status: int
-) -> None:
+def test_who_may_not_come_in_is_told_why(headers: dict[str, str], reason: str, status: int) -> None:
     refusal = authenticate(Request("/", Headers(headers)), TOKENS, ())
     assert isinstance(refusal, Refusal)
     assert (refusal.reason, refusal.reply.status) == (reason, status)
@@ -58,21 +56,21 @@ def test_where_there_is_no_room_a_client_is_told_when_to_try_again(
     changes: dict[str, Any], of_token: int, reason: str, status: int
 ) -> None:
     config = Config(max_sessions_per_token=2)
-    refusal = check_capacity(health(**changes), config, of_token=of_token, returning=False)
+    refusal = capacity_refusal(health(**changes), config, of_token=of_token, returning=False)
     assert refusal is not None
     assert (refusal.reason, refusal.reply.status) == (reason, status)
     assert refusal.reply.headers["Retry-After"] == "5"
 
 
 def test_there_is_room() -> None:
-    assert check_capacity(health(), Config(), of_token=99, returning=False) is None
+    assert capacity_refusal(health(), Config(), of_token=99, returning=False) is None
 
 
 @pytest.mark.parametrize("changes", [{"full": True}, {"late": True}])
 def test_who_comes_back_has_a_place_already(changes: dict[str, Any]) -> None:
-    assert check_capacity(health(**changes), Config(), of_token=0, returning=True) is None
+    assert capacity_refusal(health(**changes), Config(), of_token=0, returning=True) is None
 
 
 def test_nobody_comes_back_to_a_daemon_that_stops() -> None:
     stopping = health(status="stopping")
-    assert check_capacity(stopping, Config(), of_token=0, returning=True) is not None
+    assert capacity_refusal(stopping, Config(), of_token=0, returning=True) is not None

@@ -9,16 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from model.engine.engine import Engine
+from model.engine.offline import transcribe
 from model.engine.requests import Request
-from model.whisper.alignment import (
-    attention,
-    cheapest_path,
-    non_silent_states,
-    read_heads,
-    split_words,
-    timed_words,
-    token_starts,
-)
+from model.whisper import alignment
 from tests.support.tiny import CHECKPOINT, tiny_tokens
 from tests.support.utterances import noise
 
@@ -43,7 +36,7 @@ def warp(cost: np.ndarray) -> float:
     )
 )
 def test_the_path_is_monotonic_and_the_cheapest(cost: np.ndarray) -> None:
-    rows, columns = cheapest_path(cost)
+    rows, columns = alignment.cheapest_path(cost)
     assert (rows[0], columns[0]) == (0, 0)
     assert (rows[-1] + 1, columns[-1] + 1) == cost.shape
     steps = {*zip(np.diff(rows), np.diff(columns), strict=True)}
@@ -57,7 +50,7 @@ def test_tokens_begin_where_the_attention_turns_to_them() -> None:
     weights = torch.full((2, 3, 100), 0.01)
     for row, (start, stop) in enumerate(pairwise(edges)):
         weights[0, row, start:stop] = 0.5
-    starts = token_starts(weights)
+    starts = alignment.token_starts(weights)
     assert starts.shape == (3,)
     assert np.abs(starts - edges[:3]).max() <= 3
 
@@ -65,7 +58,7 @@ def test_tokens_begin_where_the_attention_turns_to_them() -> None:
 @given(st.integers(1, 8), st.integers(1, 40), st.integers(0, 2**32 - 1))
 def test_starts_ascend_whatever_the_attention(tokens: int, states: int, seed: int) -> None:
     weights = torch.rand(3, tokens, states, generator=torch.Generator().manual_seed(seed))
-    starts = token_starts(weights)
+    starts = alignment.token_starts(weights)
     assert starts.shape == (tokens,)
     assert (np.diff(starts) >= 0).all()
     assert starts[0] == 0
@@ -84,12 +77,10 @@ def test_starts_ascend_whatever_the_attention(tokens: int, states: int, seed: in
         ("", "en", []),
     ],
 )
-def test_words_have_their_marks_and_are_the_whole_text(
-    text: str, language: str, words: list[str]
-) -> None:
+def test_words_have_marks_and_are_all_the_text(text: str, language: str, words: list[str]) -> None:
     """A byte is a token here: characters of several bytes are kept whole."""
     tokens = TOKENS.encode(text)
-    found = split_words(tokens, TOKENS, language)
+    found = alignment.split_words(tokens, TOKENS, language)
     assert [word for word, _, _ in found] == words
     spans = [(first, stop) for _, first, stop in found]
     assert [edge for span in spans for edge in span][1:-1:2] == [a for a, _ in spans][1:]
@@ -98,7 +89,7 @@ def test_words_have_their_marks_and_are_the_whole_text(
 
 @given(st.lists(st.integers(0, 255), max_size=12))
 def test_any_tokens_make_words_that_are_the_whole_text(tokens: list[int]) -> None:
-    found = split_words(tokens, TOKENS, "en")
+    found = alignment.split_words(tokens, TOKENS, "en")
     assert [n for _, first, stop in found for n in range(first, stop)] == list(range(len(tokens)))
 
 
@@ -107,7 +98,9 @@ def test_times_lie_within_the_utterance() -> None:
     tokens = TOKENS.encode(" ab c")
     starts = np.array([0, 10, 20, 40, 50, 51])
     probabilities = [0.5, 0.7, 0.9, 0.2, 0.4]
-    first, second = timed_words(tokens, starts, np.arange(51), probabilities, TOKENS, "en", 1.01)
+    first, second = alignment.timed_words(
+        tokens, starts, np.arange(51), probabilities, TOKENS, "en", 1.01
+    )
     assert (first.text, first.start, first.end) == ("ab", 0.0, 0.8)
     assert (second.text, second.start, second.end) == ("c", 0.8, 1.01)
     assert first.probability == pytest.approx(0.7)
@@ -116,12 +109,12 @@ def test_times_lie_within_the_utterance() -> None:
 @pytest.mark.parametrize("given_heads", [[[0, 5]], [[9, 0]], [], "all", [[0, 0, 0]]])
 def test_heads_that_the_decoder_lacks_are_refused(given_heads: object) -> None:
     with pytest.raises(ValueError, match="alignment_heads must be pairs"):
-        read_heads(given_heads, 4, 2)
+        alignment.read_heads(given_heads, 4, 2)
 
 
 def test_heads_are_the_checkpoints_own_or_those_of_the_upper_layers() -> None:
-    assert read_heads([[3, 1], [2, 0]], 4, 2) == ((3, 1), (2, 0))
-    assert read_heads(None, 4, 2) == ((2, 0), (2, 1), (3, 0), (3, 1))
+    assert alignment.read_heads([[3, 1], [2, 0]], 4, 2) == ((3, 1), (2, 0))
+    assert alignment.read_heads(None, 4, 2) == ((2, 0), (2, 1), (3, 0), (3, 1))
 
 
 @pytest.mark.parametrize("static", [False, True])
@@ -131,10 +124,10 @@ def test_asking_for_words_changes_no_token_of_anybody(static: bool) -> None:
         Request(noise(i, 6000 + 3000 * i), language="en", words=i % 2 == 0, prefix="ab" * (i == 4))
         for i in range(6)
     ]
-    together = Engine(CHECKPOINT, slots=3, static=static).transcribe(requests)
+    together = transcribe(Engine(CHECKPOINT, slots=3, static=static), requests)
     for request, result in zip(requests, together, strict=True):
-        (alone,) = Engine(CHECKPOINT, slots=1).transcribe([request])
-        (plain,) = Engine(CHECKPOINT, slots=1).transcribe([replace(request, words=False)])
+        (alone,) = transcribe(Engine(CHECKPOINT, slots=1), [request])
+        (plain,) = transcribe(Engine(CHECKPOINT, slots=1), [replace(request, words=False)])
         assert result.tokens == plain.tokens
         if not request.words:
             assert result.timed is None
@@ -159,7 +152,7 @@ def test_attention_weights_are_those_of_the_pass() -> None:
     engine.admit(Request(noise(1), language="en"))
     engine.step()
     decoder = engine.runner.whisper.decoder
-    weights, logits = attention(
+    weights, logits = alignment.attention(
         decoder, [257, 5, 6, 7], CHECKPOINT.heads, engine.runner.state.cache.rows(0, 1), 100, 25
     )
     assert weights.shape == (len(CHECKPOINT.heads), 4, 25)
@@ -179,22 +172,24 @@ def test_pauses_are_in_no_word() -> None:
     """States 10 to 29 are silent, and some at either end: words meet around them."""
     audio = np.zeros(50 * 320, np.float32)
     audio[5 * 320 : 10 * 320] = audio[30 * 320 : 45 * 320] = 0.1
-    sound = non_silent_states(audio)
+    sound = alignment.non_silent_states(audio)
     assert sound.tolist() == [*range(5, 10), *range(30, 45)]
     tokens = TOKENS.encode(" a b")
-    found = timed_words(tokens, np.array([0, 2, 5, 12, 19]), sound, [0.9] * 4, TOKENS, "en", 1.0)
+    found = alignment.timed_words(
+        tokens, np.array([0, 2, 5, 12, 19]), sound, [0.9] * 4, TOKENS, "en", 1.0
+    )
     assert [(word.start, word.end) for word in found] == [(0.1, 0.2), (0.6, 0.88)]
-    assert len(non_silent_states(audio + 0.01)) == 50, "under noise"
+    assert len(alignment.non_silent_states(audio + 0.01)) == 50, "under noise"
 
 
 def test_a_bump_makes_no_pause_of_soft_speech() -> None:
     audio = np.full(100 * 320, 0.01, np.float32)
     audio[60 * 320 : 61 * 320] = 0.9
-    assert len(non_silent_states(audio)) == 100
+    assert len(alignment.non_silent_states(audio)) == 100
 
 
 @given(arrays(np.float32, st.integers(1, 3_000), elements=st.floats(-1, 1, width=32)))
 def test_some_state_sounds_whatever_the_audio(audio: np.ndarray) -> None:
-    sound = non_silent_states(audio)
+    sound = alignment.non_silent_states(audio)
     assert 1 <= len(sound) <= -(-len(audio) // 320)
     assert (np.diff(sound) > 0).all()

@@ -283,8 +283,7 @@ async def test_what_cannot_be_recognised_is_told() -> None:
 
 
 async def test_nothing_is_taken_while_the_model_loads() -> None:
-    engine = ScriptedEngine()
-    engine.hold_warm_up()
+    engine = ScriptedEngine(warm=False)
     async with serving(engine, warm=False) as daemon:
         status, about = await error(daemon, form(wav(), ("model", "whisper-1")))
         assert status == 503

@@ -82,19 +82,18 @@ def test_g711_codes_decode_as_libsndfile_decodes_them(encoding: Encoding) -> Non
     np.testing.assert_array_equal(decoded * 32_768, expected)
 
 
-def test_s16_full_scale_maps_to_minus_one_and_just_below_one() -> None:
-    decoded = read(AudioDecoder("s16le", 16_000, 1), struct.pack("<3h", -32_768, 0, 32_767))
-    expect(decoded, -1.0, 0.0, 32_767 / 32_768)
-
-
-def test_f32_beyond_full_scale_is_clipped() -> None:
-    decoded = read(AudioDecoder("f32le", 16_000, 1), struct.pack("<4f", -3e38, -0.5, 1.5, 3e38))
-    expect(decoded, -1.0, -0.5, 1.0, 1.0)
-
-
-def test_channels_are_averaged() -> None:
-    decoded = read(AudioDecoder("f32le", 16_000, 3), struct.pack("<6f", 0.3, 0.6, 0.0, -1, 1, 0.6))
-    np.testing.assert_allclose(decoded, [0.3, 0.2], atol=1e-7)
+@pytest.mark.parametrize(
+    ("encoding", "channels", "data", "samples"),
+    [
+        ("s16le", 1, struct.pack("<3h", -32_768, 0, 32_767), [-1.0, 0.0, 32_767 / 32_768]),
+        ("f32le", 1, struct.pack("<4f", -3e38, -0.5, 1.5, 3e38), [-1.0, -0.5, 1.0, 1.0]),
+        ("f32le", 3, struct.pack("<6f", 0.25, 0.5, 0.0, -1, 1, 0.75), [0.25, 0.25]),
+    ],
+)
+def test_full_scale_is_one_beyond_it_is_clipped_and_channels_are_averaged(
+    encoding: Encoding, channels: int, data: bytes, samples: list[float]
+) -> None:
+    expect(read(AudioDecoder(encoding, 16_000, channels), data), *samples)
 
 
 def test_a_resampled_square_wave_stays_within_full_scale() -> None:
@@ -132,7 +131,6 @@ def test_cuts_change_nothing_and_the_count_is_exact(
     cuts: list[int],
     seed: int,
 ) -> None:
-    """However the bytes are cut, the samples are the same, and as many as the duration says."""
     noise = np.random.default_rng(seed).uniform(-1, 1, frames * channels)
     data = {
         "s16le": (noise * 32_767).astype("<i2").tobytes(),
@@ -149,11 +147,9 @@ def test_cuts_change_nothing_and_the_count_is_exact(
 
 
 @given(
-    rate=st.sampled_from(RATES),
-    stretches=st.lists(st.integers(0, 500), min_size=1, max_size=20),
+    rate=st.sampled_from(RATES), stretches=st.lists(st.integers(0, 500), min_size=1, max_size=20)
 )
 def test_the_count_stays_exact_over_many_stretches(rate: int, stretches: list[int]) -> None:
-    """`finish` in the middle of a stream neither adds up roundings nor loses a sample."""
     decoder = AudioDecoder("s16le", rate, 1)
     emitted = 0
     for frames in stretches:
@@ -163,9 +159,7 @@ def test_the_count_stays_exact_over_many_stretches(rate: int, stretches: list[in
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_a_frame_with_a_non_finite_sample_is_refused_whole_and_the_stream_goes_on(
-    bad: float,
-) -> None:
+def test_a_frame_with_a_non_finite_sample_is_refused_and_the_stream_goes_on(bad: float) -> None:
     decoder = AudioDecoder("f32le", 16_000, 1)
     with pytest.raises(ProtocolError, match="NaN or infinity") as caught:
         read(decoder, struct.pack("<3f", 0.1, bad, 0.2))
@@ -189,15 +183,16 @@ def test_a_refused_frame_leaves_the_byte_alignment_intact() -> None:
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("container", ["WAV", "WAVEX"])
 @pytest.mark.parametrize("channels", [1, 2])
-def test_a_wav_header_as_announced_is_skipped(
-    encoding: Encoding, container: str, channels: int
-) -> None:
-    """Plain and extensible headers of a real writer, cut at every byte."""
+def test_a_right_wav_header_is_skipped(encoding: Encoding, container: str, channels: int) -> None:
     file, samples = wav(encoding, 16_000, channels, container)
     expected = read(AudioDecoder(encoding, 16_000, channels), samples)
     for cut in range(len(file) - len(samples)):
-        decoded = decode_in_cuts(AudioDecoder(encoding, 16_000, channels), file, [cut, cut + 1])
+        decoder = AudioDecoder(encoding, 16_000, channels)
+        if cut % 2:  # a flush before any audio hides no header
+            assert len(decoder.finish()) == 0
+        decoded = decode_in_cuts(decoder, file, [cut, cut + 1])
         np.testing.assert_array_equal(decoded[:50], expected)
+        assert (decoder.received, decoder.refused) == (len(decoded), 0)
 
 
 def test_chunks_before_the_audio_are_walked_over() -> None:
@@ -264,17 +259,9 @@ def test_a_header_that_is_never_complete_is_refused() -> None:
     assert decoder.received == decoder.refused == 15
 
 
-def test_a_header_that_is_skipped_counts_for_nothing() -> None:
-    file, samples = wav("s16le", 16_000, 1)
-    decoder = AudioDecoder("s16le", 16_000, 1)
-    read(decoder, file)
-    assert (decoder.received, decoder.refused) == (len(file[file.index(samples) :]) // 2, 0)
-
-
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("rate", [8_000, 16_000, 44_100])
 def test_a_long_frame_is_read_half_a_second_at_a_time(encoding: Encoding, rate: int) -> None:
-    """However many bytes that is."""
     decoder = AudioDecoder(encoding, rate, 2)
     decoder.take(b"\0" * (SAMPLE_BYTES[encoding] * 2 * rate * 3 // 2) + b"\0")
     lengths = []
@@ -290,12 +277,3 @@ def test_audio_that_opens_almost_like_a_header_is_audio(opening: bytes) -> None:
     expected = np.frombuffer(opening, "<i2").astype(np.float32) / 32_768
     decoded = decode_in_cuts(AudioDecoder("s16le", 16_000, 1), opening, [1, 2, 3])
     np.testing.assert_array_equal(decoded, expected)
-
-
-def test_a_flush_before_any_audio_does_not_hide_the_header() -> None:
-    file, samples = wav("s16le", 16_000, 1)
-    decoder = AudioDecoder("s16le", 16_000, 1)
-    assert len(decoder.finish()) == 0
-    np.testing.assert_array_equal(
-        read(decoder, file)[:50], np.frombuffer(samples, "<i2").astype(np.float32) / 32_768
-    )

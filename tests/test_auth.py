@@ -74,7 +74,6 @@ def test_what_is_no_url_has_no_token() -> None:
 
 
 def test_without_tokens_everybody_is_let_in() -> None:
-    """Under no label, whatever they offer."""
     assert Tokens.read("").label(Request("/", Headers(Authorization="Bearer nonsense"))) == ""
 
 
@@ -96,9 +95,7 @@ def test_no_other_text_is_a_token(text: str) -> None:
         ("# nobody yet\n", "holds no token"),
     ],
 )
-def test_a_wrong_line_is_named_and_no_token_is_repeated(
-    tmp_path: Path, text: str, says: str
-) -> None:
+def test_a_wrong_line_is_named_but_no_token_repeated(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, text)
     assert says in str(caught.value)
@@ -139,9 +136,7 @@ def test_a_file_that_cannot_be_read_lets_nobody_in(tmp_path: Path) -> None:
         ("http://[::1", "[::1", (), False),
     ],
 )
-def test_a_page_may_connect_from(
-    origin: str | None, host: str, allowed: tuple[str, ...], *, may: bool
-) -> None:
+def test_origins(origin: str | None, host: str, allowed: tuple[str, ...], *, may: bool) -> None:
     """Its own address, where that is no name that somebody else could point here, and the list."""
     headers = Headers(Host=host)
     if origin is not None:
@@ -158,7 +153,6 @@ def test_two_origins_are_no_browsers() -> None:
 
 @given(VALUES, VALUES)
 def test_any_origin_is_judged(origin: str, host: str) -> None:
-    """No text makes it fail; a page elsewhere is never its own."""
     headers = Headers()
     headers["Origin"], headers["Host"] = origin, host
     assert origin_allowed(headers, ()) in {True, False}

@@ -58,9 +58,7 @@ def test_why_there_is_no_int8_contender(tmp_path: Path, monkeypatch: pytest.Monk
         field(tmp_path).contender("int8-oracle", 1)
 
 
-def test_a_trained_drafter_says_what_greedy_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_drafter_says_what_greedy_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Paced as a daemon's is, with slots for the largest batch; where every pass takes as long, it drafts."""
     monkeypatch.setattr(measure, "timed", lambda work: (work(), 1.0))
     plan = replace(PLAN, drafter=save_tiny_drafter(tmp_path / "tiny.safetensors"))
@@ -89,12 +87,8 @@ def test_every_engine_can_be_asked_for(tmp_path: Path) -> None:
             answers[name] = str(reason)
     assert all(answers.values())
     int8 = set() if missing_instructions() else {"int8", "int8-oracle"}
-    assert {name for name, answer in answers.items() if answer == name} == int8 | {
-        "greedy",
-        "oracle",
-        "again",
-        "transformers",
-    }
+    wanted = int8 | {"greedy", "oracle", "again", "transformers"}
+    assert {name for name, answer in answers.items() if answer == name} == wanted
 
 
 def test_a_language_that_the_model_lacks_is_refused(tmp_path: Path) -> None:

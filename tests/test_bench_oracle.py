@@ -15,7 +15,7 @@ def test_a_pretended_drafter_fills_its_blocks(
     drafter = SimulatedDrafter(reference, chance, block)
     assert drafter.propose(limit) == []
     for token in reference:
-        drafter.emit([token])
+        drafter.observe([token])
         assert len(drafter.propose(limit)) == min(limit, block)
 
 
@@ -26,7 +26,7 @@ def test_a_pretended_drafter_errs_at_its_rate() -> None:
         drafter = SimulatedDrafter(reference, chance, block=1)
         right = 0
         for done in range(2000):
-            drafter.emit(reference[done : done + 1])
+            drafter.observe(reference[done : done + 1])
             right += drafter.propose(8) == [reference[done + 1]]
         assert low <= right <= high
 
@@ -34,7 +34,7 @@ def test_a_pretended_drafter_errs_at_its_rate() -> None:
 def test_a_wrong_token_is_never_the_right_one() -> None:
     """Token 0, too, has another."""
     drafter = SimulatedDrafter([1, 0, 0, 5], chance=0.0, block=3)
-    drafter.emit([1])
+    drafter.observe([1])
     assert all(a != b for a, b in zip(drafter.propose(3), [0, 0, 5], strict=True))
 
 

@@ -1,4 +1,3 @@
-import hashlib
 import importlib.util
 import sys
 import types
@@ -20,14 +19,13 @@ from model.bench.other_engines import (
     ctranslate2_directory,
 )
 from model.bench.word_errors import word_errors
-from model.checkpoints.load import PACKAGES, Package, load
+from model.checkpoints.load import PACKAGES, load
 from tests.support.audio import ABSENT, ROOT, recordings
 from tests.support.tiny import CHECKPOINT, tiny_checkpoint
+from tests.support.tiny_bench import clips
+from tests.support.tiny_files import in_parts
 
-CLIPS = [
-    Clip(str(n), np.random.default_rng(n).uniform(-1, 1, 9000 + 3000 * n).astype(np.float32))
-    for n in range(5)
-]
+CLIPS = clips()
 
 
 def ours() -> list[tuple[int, ...]]:
@@ -38,7 +36,7 @@ def ours() -> list[tuple[int, ...]]:
 
 @pytest.mark.parametrize("batch", [1, 5])
 def test_transformers_says_what_the_engine_says(batch: int) -> None:
-    """Alone and in a batch, the end of transcript included: the same opening, rules and budget."""
+    """Alone and in a batch, the end of transcript included: the same prompt tokens, rules and limit."""
     other = Transformers("transformers", CHECKPOINT, "en")
     units = [CLIPS[at : at + batch] for at in range(0, len(CLIPS), batch)]
     transcriptions = [transcription for unit in units for transcription in other.transcribe(unit)]
@@ -93,25 +91,14 @@ def test_weights_in_pieces_are_joined(monkeypatch: pytest.MonkeyPatch, tmp_path:
     """Beside the files that faster-whisper reads with them; what is whole is taken where it lies."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    for name, files in {
-        "first_part": {"model.bin.part1": "one ", "config.json": "{}", "vocabulary.txt": "a"},
-        "second_part": {"model.bin.part2": "two"},
-    }.items():
-        (tmp_path / name / "data").mkdir(parents=True)
-        (tmp_path / name / "__init__.py").write_text("")
-        for file, text in files.items():
-            (tmp_path / name / "data" / file).write_text(text)
-    parts = (("first_part", "data/model.bin.part1"), ("second_part", "data/model.bin.part2"))
-    digest = hashlib.sha256(b"one two").hexdigest()
+    package = in_parts(tmp_path, b"one two")
+    (tmp_path / "tinypart1" / "data" / "vocabulary.txt").write_text("a")
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setitem(PACKAGES, "made", Package(("x",), "first_part", "data", parts, digest))
-    checkpoint = replace(CHECKPOINT, name="made", source="package first_part")
+    monkeypatch.setitem(PACKAGES, "made", package)
+    checkpoint = replace(CHECKPOINT, name="made", source="package tinypart1")
     assert ctranslate2_directory(checkpoint, scratch) == scratch
-    assert {path.name: path.read_text() for path in scratch.iterdir()} == {
-        "model.bin": "one two",
-        "config.json": "{}",
-        "vocabulary.txt": "a",
-    }
+    found = {path.name: path.read_text() for path in scratch.iterdir()}
+    assert found == {"model.bin": "one two", "config.json": "{}", "vocabulary.txt": "a"}
     whole = replace(CHECKPOINT, source=str(scratch))
     assert ctranslate2_directory(whole, tmp_path / "unused") == scratch
 
@@ -121,9 +108,7 @@ def test_weights_of_another_format_are_said_to_be(tmp_path: Path) -> None:
         ctranslate2_directory(replace(CHECKPOINT, name="base", source=str(tmp_path)), tmp_path)
 
 
-def test_faster_whisper_gets_every_sample_of_every_clip(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_faster_whisper_gets_all_samples(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Clips of one batch lie end to end and are cut apart where they meet, to the sample."""
     cut: list[np.ndarray] = []
 

@@ -28,9 +28,7 @@ def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
     return made
 
 
-def test_sections_and_models_stand_side_by_side(
-    tmp_path: Path, figures: dict[str, dict[str, Any]]
-) -> None:
+def test_sections_and_models_are_kept(tmp_path: Path, figures: dict[str, dict[str, Any]]) -> None:
     """A later run replaces its own section and leaves the others, each with its machine."""
     output = tmp_path / "docs" / "bench"
     write(output, "base", "share", figures["share"], "cpu")
@@ -63,9 +61,7 @@ def test_every_section_has_its_tables(tmp_path: Path, figures: dict[str, dict[st
         assert f"* **{term}**: " in text
 
 
-def test_what_was_not_run_is_said_and_not_drawn(
-    tmp_path: Path, figures: dict[str, dict[str, Any]]
-) -> None:
+def test_what_was_not_run_is_only_said(tmp_path: Path, figures: dict[str, dict[str, Any]]) -> None:
     found = json.loads(json.dumps(figures["engines"]))
     for batch in found["batches"].values():
         batch["rows"].append({"engine": "drafter", "absent": "none was given"})
@@ -78,9 +74,7 @@ def test_what_was_not_run_is_said_and_not_drawn(
     assert "drafter" not in picture
 
 
-def test_the_same_figures_make_the_same_picture(
-    tmp_path: Path, figures: dict[str, dict[str, Any]]
-) -> None:
+def test_same_figures_make_same_picture(tmp_path: Path, figures: dict[str, dict[str, Any]]) -> None:
     for name in ("one", "two"):
         write(tmp_path / name, "base", "engines", figures["engines"], "cpu")
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from model.bench.sections import BLOCKS, SECTIONS, TEMPERATURES, blocks, engines, share, temperature
+from model.bench.sections import BLOCKS, TEMPERATURES, blocks, engines, share, temperature
 from tests.support.tiny_bench import PLAN, field, save_tiny_drafter
 
 
@@ -11,18 +11,14 @@ def test_engines_side_by_side(tmp_path: Path) -> None:
     """Every batch size, captiond's own ways exact, those that cannot run with their reason."""
     plan = replace(PLAN, engines=("oracle", "again", "drafter", "transformers"))
     found = engines(field(tmp_path, plan))
-    assert {batch: figures["units"] for batch, figures in found["batches"].items()} == {
-        "1": 5,
-        "4": 2,
-    }
+    units = {batch: figures["units"] for batch, figures in found["batches"].items()}
+    assert units == {"1": 5, "4": 2}
     for figures in found["batches"].values():
         rows = {row["engine"]: row for row in figures["rows"]}
         assert list(rows) == ["greedy", "oracle", "drafter", "again", "transformers"]
         assert rows["greedy"]["gain"]["ratio"] == 1.0
-        assert rows["drafter"] == {
-            "engine": "drafter",
-            "absent": "no trained drafter was given (--drafter)",
-        }
+        absent = "no trained drafter was given (--drafter)"
+        assert rows["drafter"] == {"engine": "drafter", "absent": absent}
         for name in ("greedy", "oracle", "again"):
             assert (rows[name]["token_mismatches"], rows[name]["unsteady"]) == (0, 0)
             assert "decoder_gain" in rows[name]
@@ -73,12 +69,3 @@ def test_the_encoder_s_share_by_length(tmp_path: Path) -> None:
     edges = [edge for row in found["rows"] for edge in (row["shortest_s"], row["longest_s"])]
     assert edges == sorted(edges)
     assert all(row["encode_s"] > 0 and row["greedy"] > 0 for row in found["rows"])
-
-
-def test_every_section_over_clips_is_offered() -> None:
-    assert {
-        "engines": engines,
-        "blocks": blocks,
-        "temperature": temperature,
-        "share": share,
-    } == SECTIONS

@@ -39,7 +39,6 @@ def test_slips_at_seams(
 
 
 def test_a_run_that_touches_a_seam_counts_whole() -> None:
-    """Three words are lost between two finals; three more in the middle of one are not cut errors."""
     reference = "a b c d e f g h i j"
     assert slips(reference, "a b", "f j") == [("lost", "c"), ("lost", "d"), ("lost", "e")]
 
@@ -91,7 +90,6 @@ def test_only_long_utterances_that_meet_the_next_were_cut() -> None:
 
 @pytest.mark.parametrize(("minutes", "count"), [(None, 3), (1.0, 2), (0.9, 1), (0.1, 1)])
 def test_the_chapter_is_shortened_by_whole_clips(minutes: float | None, count: int) -> None:
-    """One at least."""
     clips = [Recording(ROOT / str(n), 30.0, "test", "en", "", "") for n in range(3)]
     assert first_minutes(clips, minutes) == clips[:count]
 

@@ -9,7 +9,7 @@ from model.checkpoints.load import ModelError, load
 from model.drafting import drafter_files
 from model.drafting.drafter_files import save_network
 from model.engine import build as starting
-from model.engine.build import start
+from model.engine.build import build
 from model.whisper.quantised import Precision, missing_instructions
 from tests.support.tiny_drafters import tiny_parallel
 from tests.support.tiny_files import save_transformers
@@ -19,7 +19,7 @@ def test_an_engine_from_a_directory(tmp_path: Path, caplog: pytest.LogCaptureFix
     """Named like its directory; threads are set, and the log says what memory it takes."""
     before = torch.get_num_threads()
     with caplog.at_level(logging.INFO, logger="model"):
-        engine = start(str(save_transformers(tmp_path)), device="cpu", threads=1, slots=2)
+        engine = build(str(save_transformers(tmp_path)), device="cpu", threads=1, slots=2)
     assert "MiB for 2 slots, in float32 on cpu" in caplog.text
     assert (engine.name, engine.slots, engine.drafter) == (tmp_path.name, 2, None)
     assert torch.get_num_threads() == 1
@@ -30,19 +30,17 @@ def test_an_engine_from_a_directory(tmp_path: Path, caplog: pytest.LogCaptureFix
 def test_an_int8_engine(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """On the CPU wherever else one could run; its caches are half as large."""
     with caplog.at_level(logging.INFO, logger="model"):
-        engine = start(str(save_transformers(tmp_path)), slots=2, precision="int8")
+        engine = build(str(save_transformers(tmp_path)), slots=2, precision="int8")
     assert "MiB for 2 slots, in int8 on cpu" in caplog.text
     assert engine.runner.whisper.int8
     assert engine.runner.state.cache.cross_keys.dtype == torch.bfloat16
 
 
-def test_int8_is_refused_where_it_cannot_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_int8_is_refused_where_it_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With what it lacks, and what to do instead."""
     monkeypatch.setattr(starting, "missing_instructions", lambda: ["AVX-512 BF16"])
     with pytest.raises(ModelError, match=r"needs a CPU with AVX-512 BF16 .* precision = float32"):
-        start(str(save_transformers(tmp_path)), precision="int8")
+        build(str(save_transformers(tmp_path)), precision="int8")
     with pytest.raises(ModelError, match="is for the CPU"):
         starting.check_int8("cuda")
 
@@ -68,7 +66,7 @@ def test_the_memory_of_weights_is_what_they_take(
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is here")
 def test_a_missing_device_is_said(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="no CUDA device can be used here"):
-        start(str(save_transformers(tmp_path)), device="cuda")
+        build(str(save_transformers(tmp_path)), device="cuda")
 
 
 def test_caches_that_do_not_fit_are_refused_with_their_size(
@@ -78,7 +76,7 @@ def test_caches_that_do_not_fit_are_refused_with_their_size(
     with pytest.raises(
         ModelError, match=r"needs 0 MiB .* 8 MiB for 96 slots, and 0 MiB are free: take fewer"
     ):
-        start(str(save_transformers(tmp_path)), device="cpu", slots=96)
+        build(str(save_transformers(tmp_path)), device="cpu", slots=96)
 
 
 def test_a_drafter_is_taken_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,11 +85,11 @@ def test_a_drafter_is_taken_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     file = tmp_path / "drafters" / "swift.safetensors"
     file.parent.mkdir()
     save_network(file, tiny_parallel(), target=load(model).fingerprint, acceptance=[0.5] * 4)
-    assert start(model, device="cpu", slots=1).drafter is None
-    assert start(model, device="cpu", slots=1, drafter=str(file)).drafter == "swift"
+    assert build(model, device="cpu", slots=1).drafter is None
+    assert build(model, device="cpu", slots=1, drafter=str(file)).drafter == "swift"
     monkeypatch.setattr(drafter_files, "BUNDLED", file.parent)
-    assert start(model, device="cpu", slots=1).drafter == "swift"
-    assert start(model, device="cpu", slots=1, drafter="none").drafter is None
+    assert build(model, device="cpu", slots=1).drafter == "swift"
+    assert build(model, device="cpu", slots=1, drafter="none").drafter is None
 
 
 def test_a_drafters_memory_counts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -99,20 +97,15 @@ def test_a_drafters_memory_counts(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     model, file = str(save_transformers(tmp_path)), tmp_path / "swift.safetensors"
     save_network(file, tiny_parallel(), target=load(model).fingerprint, acceptance=[0.5] * 4)
     with caplog.at_level(logging.INFO, logger="model"):
-        start(model, device="cpu", slots=96, drafter="none")
-        start(model, device="cpu", slots=96, drafter=str(file))
+        build(model, device="cpu", slots=96, drafter="none")
+        build(model, device="cpu", slots=96, drafter=str(file))
     alone, both = (int(found) for found in re.findall(r"and (\d+) MiB for 96 slots", caplog.text))
     assert abs(both - 2 * alone) <= 1  # each is rounded
 
 
-def test_another_models_drafter_is_refused(tmp_path: Path) -> None:
+def test_another_models_drafter_or_none_at_all_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "swift.safetensors"
     save_network(file, tiny_parallel(), target="another", acceptance=[0.5] * 4)
-    with pytest.raises(ModelError, match="was made for another target"):
-        start(str(save_transformers(tmp_path)), device="cpu", drafter=str(file))
-
-
-def test_a_missing_drafter_is_an_error(tmp_path: Path) -> None:
-    """Never a silent start without it."""
-    with pytest.raises(ModelError, match="cannot be read"):
-        start(str(save_transformers(tmp_path)), device="cpu", drafter=str(tmp_path / "none"))
+    for named, words in ((file, "was made for another target"), ("none here", "cannot be read")):
+        with pytest.raises(ModelError, match=words):
+            build(str(save_transformers(tmp_path)), device="cpu", drafter=str(named))

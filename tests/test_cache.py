@@ -1,5 +1,4 @@
 import json
-import resource
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +9,11 @@ import torch
 from model.training.data import cache
 from model.training.data.cache import CacheError, CacheMetadata
 from model.training.data.distil import decode_passages
+from tests.support.disk import small_files
 from tests.support.lessons import AUX_LAYERS, fill, passages, teacher
 from tests.support.tiny import CHECKPOINT
 
-FACTS = CacheMetadata(CHECKPOINT.fingerprint, "tiny", AUX_LAYERS, "en", "a list", 3)
+METADATA = CacheMetadata(CHECKPOINT.fingerprint, "tiny", AUX_LAYERS, "en", "a list", 3)
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
@@ -39,25 +39,21 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        replace(FACTS, target="another"),
-        replace(FACTS, listing="another"),
-        replace(FACTS, aux_layers=(1,)),
-        replace(FACTS, language="de"),
-        replace(FACTS, perturb=0),
+        replace(METADATA, target="another"),
+        replace(METADATA, listing="another"),
+        replace(METADATA, aux_layers=(1,)),
+        replace(METADATA, language="de"),
+        replace(METADATA, perturb=0),
     ],
 )
 def test_a_cache_of_something_else_is_refused(tmp_path: Path, other: CacheMetadata) -> None:
-    cache.create(tmp_path, FACTS)
-    cache.create(tmp_path, FACTS)
+    cache.create(tmp_path / "other", other)
+    assert cache.read_metadata(tmp_path / "other") == other
+    cache.create(tmp_path, METADATA)
+    cache.create(tmp_path, METADATA)
     with pytest.raises(CacheError, match=r"made from something else \(model tiny, 3 passages"):
         cache.create(tmp_path, other)
-    assert cache.read_metadata(tmp_path) == FACTS
-
-
-def test_facts_survive(tmp_path: Path) -> None:
-    perturbed = replace(FACTS, perturb=7)
-    cache.create(tmp_path, perturbed)
-    assert cache.read_metadata(tmp_path) == perturbed
+    assert cache.read_metadata(tmp_path) == METADATA
 
 
 @pytest.mark.parametrize("text", [None, "", "[]", "{}", '{"aux_layers": 1}'])
@@ -69,7 +65,7 @@ def test_what_is_no_cache_is_said(tmp_path: Path, text: str | None) -> None:
 
 
 def test_another_format_is_refused(tmp_path: Path) -> None:
-    cache.create(tmp_path, FACTS)
+    cache.create(tmp_path, METADATA)
     path = tmp_path / "facts.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 9}))
     with pytest.raises(CacheError, match="has format 9, not 1: make it anew"):
@@ -88,13 +84,8 @@ def test_a_broken_shard_is_named(tmp_path: Path) -> None:
 
 def test_a_full_disk_leaves_no_shard(tmp_path: Path) -> None:
     kept, excluded = decode_passages(teacher(), passages(tmp_path / "audio", 4), "en")
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
-    try:
-        with pytest.raises(OSError, match=r"00000\.safetensors cannot be written"):
-            cache.write_shard(cache.shard_path(tmp_path, 0), kept, excluded)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with small_files(4096), pytest.raises(OSError, match=r"00000\.safetensors cannot be written"):
+        cache.write_shard(cache.shard_path(tmp_path, 0), kept, excluded)
     assert [path.name for path in tmp_path.iterdir()] == ["audio"]
 
 

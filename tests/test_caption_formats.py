@@ -7,14 +7,7 @@ from typing import TextIO
 import pytest
 from msgspec import structs
 
-from clients.caption_formats import (
-    CLEAR,
-    DIM,
-    FORMATS,
-    PLAIN,
-    Screen,
-    meter,
-)
+from clients.caption_formats import CLEAR, DIM, FORMATS, PLAIN, Screen, meter
 from streaming.protocol import Closed, Error, Lag, ServerMessage, decode_server
 from tests.support.standin import SESSION, final, partial, ready
 from tests.support.terminal import Terminal, terminal_of
@@ -22,7 +15,7 @@ from tests.support.terminal import Terminal, terminal_of
 
 def rendered(name: str, *messages: ServerMessage) -> str:
     form = FORMATS[name]()
-    return form.opening + "".join(map(form.render, messages))
+    return form.header + "".join(map(form.render, messages))
 
 
 def test_text_has_a_line_for_every_final_with_words() -> None:
@@ -56,16 +49,19 @@ def screen_on(terminal: Terminal, out: TextIO) -> Screen:
     return Screen("captiond test", FORMATS["text"](), out, terminal.file)
 
 
-def test_a_partial_is_live_stable_part_plain_and_the_rest_dim(terminal: Terminal) -> None:
-    screen = screen_on(terminal, io.StringIO())
+@pytest.fixture
+def screen(terminal: Terminal) -> Screen:
+    return screen_on(terminal, io.StringIO())
+
+
+def test_a_partial_is_plain_where_stable_and_else_dim(terminal: Terminal, screen: Screen) -> None:
     screen.show(partial("good morn", stable=4))
     assert terminal.seen() == f"{CLEAR}good{DIM} morn{PLAIN}"
     screen.show(partial("good morning", stable=12))
     assert terminal.seen() == f"{CLEAR}good morning"
 
 
-def test_a_partial_that_stays_is_not_drawn_again(terminal: Terminal) -> None:
-    screen = screen_on(terminal, io.StringIO())
+def test_a_partial_that_stays_is_not_drawn_again(terminal: Terminal, screen: Screen) -> None:
     screen.show(partial("same"))
     terminal.seen()
     screen.show(partial("same"))
@@ -73,7 +69,6 @@ def test_a_partial_that_stays_is_not_drawn_again(terminal: Terminal) -> None:
 
 
 def test_a_final_replaces_the_live_line(terminal: Terminal) -> None:
-    """On one terminal: partial, wiped, final as a line."""
     screen = screen_on(terminal, terminal.file)
     screen.show(partial("good"))
     screen.show(final("Good morning."))
@@ -89,15 +84,13 @@ def test_a_late_final_leaves_the_next_utterances_partial(terminal: Terminal) -> 
     assert terminal.seen().endswith(f"{CLEAR}and")
 
 
-def test_a_long_partial_shows_its_end(terminal: Terminal) -> None:
+def test_a_long_partial_shows_its_end(terminal: Terminal, screen: Screen) -> None:
     """The newest words matter; one column stays free so that the line does not wrap."""
-    screen = screen_on(terminal, io.StringIO())
     screen.show(partial("x" * 100 + "END", stable=103))
     assert terminal.seen() == f"{CLEAR}{'x' * 36}END"
 
 
-def test_meter_and_lag_stand_before_the_partial(terminal: Terminal) -> None:
-    screen = screen_on(terminal, io.StringIO())
+def test_meter_and_lag_stand_before_the_partial(terminal: Terminal, screen: Screen) -> None:
     screen.level(-30.0)
     screen.show(Lag(seconds=3.2, shedding="partials"))
     screen.show(partial("good", stable=4))
@@ -108,25 +101,22 @@ def test_meter_and_lag_stand_before_the_partial(terminal: Terminal) -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.2, 1.9])
-def test_a_daemon_that_has_caught_up_is_not_behind(seconds: float, terminal: Terminal) -> None:
+def test_who_caught_up_is_not_behind(seconds: float, terminal: Terminal, screen: Screen) -> None:
     """The last `lag` is below two seconds, and none follows to correct it."""
-    screen = screen_on(terminal, io.StringIO())
     screen.show(Lag(seconds=2.0, shedding="nothing"))
     assert terminal.seen() == f"{CLEAR}(2 s behind) "
     screen.show(Lag(seconds=seconds, shedding="nothing"))
     assert terminal.seen() == CLEAR
 
 
-def test_what_is_told_keeps_the_live_line_whole(terminal: Terminal) -> None:
-    screen = screen_on(terminal, io.StringIO())
+def test_what_is_told_keeps_the_live_line_whole(terminal: Terminal, screen: Screen) -> None:
     screen.show(partial("good", stable=4))
     terminal.seen()
     screen.tell("careful")
     assert terminal.seen() == f"{CLEAR}captiond test: careful\r\n{CLEAR}good"
 
 
-def test_close_leaves_a_clean_line(terminal: Terminal) -> None:
-    screen = screen_on(terminal, io.StringIO())
+def test_close_leaves_a_clean_line(terminal: Terminal, screen: Screen) -> None:
     screen.level(-10.0)
     screen.show(partial("good"))
     terminal.seen()
@@ -134,9 +124,8 @@ def test_close_leaves_a_clean_line(terminal: Terminal) -> None:
     assert terminal.seen() == CLEAR
 
 
-def test_a_terminal_of_unknown_size_is_taken_for_eighty_columns(terminal: Terminal) -> None:
+def test_a_terminal_of_unknown_size_has_eighty_columns(terminal: Terminal, screen: Screen) -> None:
     terminal.resize(0)
-    screen = screen_on(terminal, io.StringIO())
     screen.show(partial("x" * 100, stable=100))
     assert terminal.seen() == f"{CLEAR}{'x' * 79}"
 

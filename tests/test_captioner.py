@@ -1,7 +1,7 @@
 from streaming.captioner import Captioner
 from streaming.protocol import Start
 from streaming.utterance import Decode, Utterance
-from tests.support.streams import RATE, Heard, quiet
+from tests.support.streams import RATE, GoodHypothesis, quiet
 
 
 def captioner(**start: object) -> Captioner:
@@ -27,7 +27,7 @@ def test_a_language_that_was_detected_is_expected_of_the_next() -> None:
     one, spoken = captioner(language=None), utterance()
     first = decode(one, spoken, final=True)
     assert (first.language, first.language_hint) == (None, None)
-    one.final(spoken, first, Heard("ja", language="de", language_probability=0.9), 1.0)
+    one.final(spoken, first, GoodHypothesis("ja", language="de", language_probability=0.9), 1.0)
     assert decode(one, utterance()).language_hint == "de"
 
 
@@ -35,7 +35,7 @@ def test_words_that_were_promised_begin_every_later_decode() -> None:
     one, spoken = captioner(stability="commit"), utterance()
     for stop in (RATE, 2 * RATE):
         work = one.decode(spoken, (0, stop), stop, quiet(1))
-        one.partial(spoken, work, Heard("it is not so"))
+        one.partial(spoken, work, GoodHypothesis("it is not so"))
     work = one.decode(spoken, (0, 3 * RATE), RATE, quiet(1), final=True)
     assert work.prefix
     assert "it is not so".startswith(work.prefix)
@@ -44,8 +44,8 @@ def test_words_that_were_promised_begin_every_later_decode() -> None:
 
 def test_an_older_hypothesis_shows_nothing() -> None:
     one, spoken = captioner(), utterance()
-    assert one.partial(spoken, decode(one, spoken), Heard("yes, but")) is not None
-    assert one.partial(spoken, decode(one, spoken), Heard("yes, and")) is None
+    assert one.partial(spoken, decode(one, spoken), GoodHypothesis("yes, but")) is not None
+    assert one.partial(spoken, decode(one, spoken), GoodHypothesis("yes, and")) is None
 
 
 def test_a_failure_is_an_error_and_an_empty_final() -> None:

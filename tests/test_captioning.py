@@ -17,7 +17,7 @@ from clients.file import add_arguments, run
 from streaming.protocol import Error, Start, Stop
 from tests.support.fakes import PATIENCE
 from tests.support.file_verb import RATE, Capture, caption, piped, wav
-from tests.support.standin import Peer, closed, final, ready, standin_thread
+from tests.support.standin import Peer, answering, closed, final, interrupted, ready, standin_thread
 
 
 def test_the_daemons_address_comes_from_the_environment(
@@ -47,26 +47,10 @@ def test_languages(words: list[str], language: str | list[str] | None, tmp_path:
 
 
 def test_options_reach_the_daemon(tmp_path: Path) -> None:
-    words = [
-        "--task",
-        "translate",
-        "--hot-word",
-        "Ada",
-        "--hot-word",
-        "Lovelace",
-        "--stability",
-        "commit",
-        "--words",
-        "--prompt",
-        "Ada",
-        "--temperature",
-        "0.5",
-        "--seed",
-        "7",
-        "--partials",
-    ]
+    words = "--task translate --hot-word Ada --hot-word Lovelace --stability commit --words"
+    words += " --prompt Ada --temperature 0.5 --seed 7 --partials"
     with standin_thread() as server:
-        caption(server, wav(tmp_path / "a.wav"), *words, "--partials")
+        caption(server, wav(tmp_path / "a.wav"), *words.split())
     assert server.peers[0].start == Start(
         rate=RATE,
         task="translate",
@@ -90,9 +74,7 @@ def test_options_reach_the_daemon(tmp_path: Path) -> None:
         (["--partials"], True),
     ],
 )
-def test_partials_are_wanted_where_someone_sees_them(
-    words: list[str], wanted: bool, tmp_path: Path
-) -> None:
+def test_partials_are_wanted_where_seen(words: list[str], wanted: bool, tmp_path: Path) -> None:
     """No terminal here: only json shows them, unless the user decides."""
     with standin_thread() as server:
         caption(server, wav(tmp_path / "a.wav"), *words)
@@ -123,13 +105,7 @@ def test_an_output_outlives_a_run_that_fails(tmp_path: Path, capsys: Capture) ->
         assert caption(server, *words) == 0
     assert output.read_text().startswith("1\n00:00:00,000 --> ")
     assert "yesterday" not in output.read_text()
-
-    async def silent(peer: Peer) -> None:
-        await peer.open()
-        await peer.until(Stop)
-        await peer.send(closed())
-
-    with standin_thread(silent) as server:
+    with standin_thread(answering(closed())) as server:
         assert caption(server, *words) == 0
     assert output.read_text() == ""
 
@@ -166,7 +142,6 @@ def test_a_lost_connection_is_told_and_its_return(tmp_path: Path, capsys: Captur
 
 
 def test_an_interrupt_ends_the_wait_for_a_daemon(tmp_path: Path, capsys: Capture) -> None:
-    """One that accepts, and answers nothing."""
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         url = f"ws://127.0.0.1:{deaf.getsockname()[1]}"
 
@@ -201,15 +176,7 @@ def test_a_reader_that_goes_ends_the_verb_quietly(
 def test_an_interrupt_gets_the_pending_finals(
     number: signal.Signals, status: int, tmp_path: Path, capsys: Capture
 ) -> None:
-    """Stop is sent, what was spoken is printed, the next file is not begun."""
-
-    async def script(peer: Peer) -> None:
-        await peer.open()
-        await peer.until(bytes)
-        os.kill(os.getpid(), number)
-        await peer.until(Stop)
-        await peer.send(final("spoken so far"), closed())
-
+    script = interrupted(number=number)
     path = wav(tmp_path / "a.wav", seconds=60)
     with standin_thread(script) as server:
         assert caption(server, path, path, "--pace", "realtime") == status
@@ -218,19 +185,11 @@ def test_an_interrupt_gets_the_pending_finals(
     assert capsys.readouterr() == ("spoken so far\n", "")
 
 
-def test_an_interrupt_does_not_wait_for_a_silent_pipe(
-    monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    async def script(peer: Peer) -> None:
-        await peer.open()
-        os.kill(os.getpid(), signal.SIGINT)
-        await peer.until(Stop)
-        await peer.send(final("so far"), closed())
-
-    with piped(monkeypatch) as writing, standin_thread(script) as server:
+def test_an_interrupt_waits_for_no_pipe(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    with piped(monkeypatch) as writing, standin_thread(interrupted(after=0)) as server:
         assert caption(server, "-") == 130
         os.close(writing)
-    assert capsys.readouterr().out == "so far\n"
+    assert capsys.readouterr().out == "spoken so far\n"
 
 
 def test_a_second_interrupt_insists(tmp_path: Path, capsys: Capture) -> None:
@@ -250,8 +209,6 @@ def test_a_second_interrupt_insists(tmp_path: Path, capsys: Capture) -> None:
 
 
 def test_a_fatal_error_comes_after_the_captions(tmp_path: Path, capsys: Capture) -> None:
-    """A daemon that shuts down in mid-file: what was spoken is printed, the reason told once."""
-
     async def script(peer: Peer) -> None:
         await peer.open()
         await peer.until(bytes)
@@ -267,8 +224,6 @@ def test_a_fatal_error_comes_after_the_captions(tmp_path: Path, capsys: Capture)
 
 
 def test_an_utterance_that_fails_shows_in_the_exit_status(tmp_path: Path, capsys: Capture) -> None:
-    """The rest of the file and the files after it are captioned all the same."""
-
     async def script(peer: Peer) -> None:
         await peer.open()
         await peer.until(Stop)
@@ -309,7 +264,6 @@ async def test_after_an_interrupt_the_signals_are_released_in_the_end() -> None:
 
 
 def test_a_second_signal_does_the_last_act_though_the_program_is_stuck() -> None:
-    """No event loop turns any more: the second signal counts all the same."""
     acts: list[str] = []
 
     async def stuck() -> None:

@@ -15,7 +15,7 @@ NAMED = {
     name: value for name, value in vars(close_reasons).items() if isinstance(value, CloseReason)
 }
 BUSY = busy("all 1000 sessions are taken")
-FAREWELLS = [*NAMED.values(), BUSY, too_many_errors(10), too_many_errors(10**9)]
+CLOSE_REASONS = [*NAMED.values(), BUSY, too_many_errors(10), too_many_errors(10**9)]
 DOCUMENTED = (Path(__file__).parents[1] / "docs" / "protocol.md").read_text(encoding="utf-8")
 
 
@@ -23,14 +23,14 @@ def test_all_are_looked_at() -> None:
     assert set(NAMED) == {"NORMAL", "SHUTTING_DOWN", "OVERDUE", "IDLE", "TIME_LIMIT", "INTERNAL"}
 
 
-@pytest.mark.parametrize("ending", FAREWELLS, ids=repr)
+@pytest.mark.parametrize("ending", CLOSE_REASONS, ids=repr)
 def test_code_and_reason_fit_into_a_close_frame(ending: CloseReason) -> None:
     """RFC 6455, 7.4.1: some codes may not be sent."""
     Close(ending.code, ending.reason).check()
     assert len(ending.reason.encode()) <= REASON_BYTES
 
 
-@pytest.mark.parametrize("ending", FAREWELLS, ids=repr)
+@pytest.mark.parametrize("ending", CLOSE_REASONS, ids=repr)
 def test_each_code_is_documented(ending: CloseReason) -> None:
     _, _, table = DOCUMENTED.partition("## Close codes")
     assert str(ending.code) in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)
@@ -40,7 +40,7 @@ def test_all_is_well_without_an_error() -> None:
     assert (NORMAL.code, NORMAL.error) == (1000, None)
 
 
-@pytest.mark.parametrize("ending", [one for one in FAREWELLS if one is not NORMAL], ids=repr)
+@pytest.mark.parametrize("ending", [one for one in CLOSE_REASONS if one is not NORMAL], ids=repr)
 def test_any_other_end_is_explained_by_a_fatal_error(ending: CloseReason) -> None:
     """Which a client can read; code and reason say it again for those who see nothing else."""
     assert ending.code != NORMAL.code
@@ -51,12 +51,13 @@ def test_any_other_end_is_explained_by_a_fatal_error(ending: CloseReason) -> Non
     assert decode_server(encode(ending.error)) == ending.error
 
 
-def test_the_number_of_errors_is_told() -> None:
-    error = too_many_errors(10).error
-    assert error is not None
-    assert error.message.startswith("10 errors")
-
-
-def test_it_is_told_why_there_is_no_room() -> None:
-    assert BUSY.error is not None
-    assert BUSY.error.message == "all 1000 sessions are taken; try again in a while"
+@pytest.mark.parametrize(
+    ("ending", "says"),
+    [
+        (too_many_errors(10), "10 errors"),
+        (BUSY, "all 1000 sessions are taken; try again in a while"),
+    ],
+)
+def test_it_is_told_in_words(ending: CloseReason, says: str) -> None:
+    assert ending.error is not None
+    assert ending.error.message.startswith(says)

@@ -27,7 +27,6 @@ def test_nothing_given_is_all_defaults() -> None:
 
 
 def test_later_sources_win(tmp_path: Path) -> None:
-    """Flag over variable over file over default, key by key."""
     file = write(tmp_path, "port = 1\nslots = 2\nmodel = 'tiny'\n")
     settings = read(
         parse("--config", file, "--port", "3"),
@@ -37,13 +36,9 @@ def test_later_sources_win(tmp_path: Path) -> None:
     assert settings.host == Config().host
 
 
-def test_the_file_may_be_named_by_a_variable(tmp_path: Path) -> None:
+def test_the_file_may_be_named_by_a_variable_and_by_a_flag_before_it(tmp_path: Path) -> None:
     file = write(tmp_path, "vad_mode = 3\n")
     assert read({}, {"CAPTIOND_CONFIG": file}).vad_mode == 3
-
-
-def test_the_flag_names_the_file_before_the_variable_does(tmp_path: Path) -> None:
-    file = write(tmp_path, "vad_mode = 3\n")
     assert read(parse("--config", file), {"CAPTIOND_CONFIG": "/nowhere"}).vad_mode == 3
 
 
@@ -59,13 +54,9 @@ def test_a_flag_for_every_key_has_help() -> None:
     assert all("--" + key.replace("_", "-") in text for key in KEYS)
 
 
-def test_what_is_not_a_key_among_the_flags_is_ignored() -> None:
-    """The parser's namespace may hold more than ours."""
-    assert read({"verb": "serve"}, {}) == Config()
-
-
-def test_the_address_that_clients_call_is_no_setting() -> None:
-    assert read({}, {"CAPTIOND_URL": "ws://elsewhere"}) == Config()
+def test_what_is_no_setting_among_flags_and_variables_is_ignored() -> None:
+    """The parser's namespace holds more than ours; the address is what clients call."""
+    assert read({"verb": "serve"}, {"CAPTIOND_URL": "ws://elsewhere"}) == Config()
 
 
 @pytest.mark.parametrize(
@@ -122,7 +113,6 @@ def test_the_address_that_clients_call_is_no_setting() -> None:
 def test_what_is_wrong_names_itself_its_origin_and_what_is_accepted(
     tmp_path: Path, toml: str, flags: dict[str, str], environment: dict[str, str], says: list[str]
 ) -> None:
-    """One sentence answers: which setting, from where, and what would do."""
     file = write(tmp_path, toml)
     with pytest.raises(ConfigError) as caught:
         read(flags | {"config": file}, environment)
@@ -163,7 +153,6 @@ def test_a_page_is_named_by_its_origin(tmp_path: Path, origin: str) -> None:
 @given(st.sampled_from(sorted(KEYS)), st.text())
 @example("allowed_origins", "example.org")
 def test_any_text_is_a_value_or_an_error_that_names_the_key(key: str, text: str) -> None:
-    """No text from a shell gets through as something else, or as another exception."""
     message = ""
     value = None
     try:
@@ -174,7 +163,6 @@ def test_any_text_is_a_value_or_an_error_that_names_the_key(key: str, text: str)
 
 
 def test_bounds_are_those_of_the_streaming_room() -> None:
-    """What passes here passes there."""
     shared = KEYS.keys() & RANGES.keys()
     assert len(shared) == 4
     assert {key: config.bounds(key) for key in shared} == {key: RANGES[key] for key in shared}

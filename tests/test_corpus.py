@@ -1,7 +1,5 @@
 import logging
 import math
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -11,19 +9,9 @@ import soundfile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.training.data.corpus import (
-    SPEEDS,
-    CorpusError,
-    Passage,
-    Recording,
-    find,
-    join,
-    listing,
-    perturb,
-)
+from model.training.data import corpus
 from tests.support.lessons import noise, record
-
-ROOT = Path(__file__).resolve().parent.parent
+from tests.support.python import python
 
 
 def manifest(
@@ -44,18 +32,18 @@ def test_a_manifest_gives_its_rows_for_training(tmp_path: Path) -> None:
         "b/4.wav\t4.5\ttrain\ten\tbob\t\tother",
         header="path\tseconds\tuse\tlanguage\tspeaker\tlicence\tsource",
     )
-    first, second = find([path])
+    first, second = corpus.find([path])
     assert (first.origin, first.seconds, first.speaker) == ("a/1.wav", 1.5, "ann")
     assert (first.licence, first.source, first.content) == ("CC0", "libri", tmp_path / "a/1.wav")
     assert (second.licence, second.source) == ("not stated", "other")
-    assert find([tmp_path]) == [first, second], "a directory with a manifest is its manifest"
-    assert [one.origin for one in find([path], use="test")] == ["a/2.wav"]
-    assert [one.origin for one in find([path], language="de")] == ["a/3.wav"]
+    assert corpus.find([tmp_path]) == [first, second], "a directory with a manifest is its manifest"
+    assert [one.origin for one in corpus.find([path], use="test")] == ["a/2.wav"]
+    assert [one.origin for one in corpus.find([path], language="de")] == ["a/3.wav"]
 
 
 def test_a_manifest_of_paths_alone_is_enough(tmp_path: Path) -> None:
     record(tmp_path / "ann" / "1.wav", 1)
-    (one,) = find([manifest(tmp_path, "ann/1.wav", header="path")])
+    (one,) = corpus.find([manifest(tmp_path, "ann/1.wav", header="path")])
     assert (one.seconds, one.speaker, one.source) == (0.5, "ann", tmp_path.name)
 
 
@@ -70,15 +58,15 @@ def test_a_manifest_of_paths_alone_is_enough(tmp_path: Path) -> None:
 def test_a_broken_manifest_is_named(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "m.tsv"
     path.write_text(text)
-    with pytest.raises(CorpusError, match=says):
-        find([path])
+    with pytest.raises(corpus.CorpusError, match=says):
+        corpus.find([path])
 
 
 def test_librispeech_names_its_speakers(tmp_path: Path) -> None:
     """<speaker>-<chapter>-<number>.flac, whatever the folders are called."""
     for name in ("19/198/19-198-0001.flac", "19/198/19-198-0000.flac", "26/495/26-495-0000.flac"):
         record(tmp_path / "train-clean-100" / name, 1)
-    found = find([tmp_path / "train-clean-100"])
+    found = corpus.find([tmp_path / "train-clean-100"])
     assert [Path(one.origin).stem for one in found] == ["19-198-0000", "19-198-0001", "26-495-0000"]
     assert [one.speaker for one in found] == ["19", "19", "26"]
     assert {one.source for one in found} == {"librispeech"}
@@ -89,7 +77,7 @@ def test_elsewhere_folders_are_speakers(tmp_path: Path) -> None:
     record(tmp_path / "ann" / "1.ogg", 1)
     record(tmp_path / "bob" / "2.wav", 1)
     (tmp_path / "bob" / "readme.txt").write_text("no audio")
-    found = find([tmp_path])
+    found = corpus.find([tmp_path])
     assert [one.speaker for one in found] == ["ann", "bob"]
     assert {one.source for one in found} == {tmp_path.name}
 
@@ -98,7 +86,7 @@ def test_a_list_names_files_beside_it(tmp_path: Path) -> None:
     record(tmp_path / "ann" / "1.wav", 1)
     other = record(tmp_path / "bob" / "2.wav", 1)
     (tmp_path / "some.lst").write_text(f"ann/1.wav\n\n{other}\n")
-    found = find([tmp_path / "some.lst"])
+    found = corpus.find([tmp_path / "some.lst"])
     assert [one.content for one in found] == [tmp_path / "ann" / "1.wav", other]
     assert {one.source for one in found} == {"some"}
 
@@ -110,7 +98,7 @@ def test_what_is_left_out_is_counted(tmp_path: Path, caplog: pytest.LogCaptureFi
     (tmp_path / "bad.flac").write_bytes(b"nonsense")
     excluded: Counter[str] = Counter()
     with caplog.at_level(logging.WARNING):
-        (one,) = find([tmp_path], excluded=excluded)
+        (one,) = corpus.find([tmp_path], excluded=excluded)
     assert one.origin.endswith("good.wav")
     assert excluded == {"unreadable": 1, "longer than 30 s": 1}
     assert "bad.flac cannot be read as audio" in caplog.text
@@ -118,62 +106,66 @@ def test_what_is_left_out_is_counted(tmp_path: Path, caplog: pytest.LogCaptureFi
 
 def test_places_without_anything_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "bad.wav").write_bytes(b"nonsense")
-    with pytest.raises(CorpusError, match=r"no recordings of up to 30 s in .*; 1 unreadable"):
-        find([tmp_path])
-    with pytest.raises(CorpusError, match="absent does not exist"):
-        find([tmp_path / "absent"])
-    with pytest.raises(CorpusError, match="is no manifest"):
-        find([tmp_path / "bad.wav"])
+    with pytest.raises(
+        corpus.CorpusError, match=r"no recordings of up to 30 s in .*; 1 unreadable"
+    ):
+        corpus.find([tmp_path])
+    with pytest.raises(corpus.CorpusError, match="absent does not exist"):
+        corpus.find([tmp_path / "absent"])
+    with pytest.raises(corpus.CorpusError, match="is no manifest"):
+        corpus.find([tmp_path / "bad.wav"])
 
 
 def test_audio_comes_as_the_target_wants_it(tmp_path: Path) -> None:
     """16 kHz, one channel, whatever the file has."""
     stereo = np.stack((noise(1, 4410), noise(2, 4410)), 1)
     soundfile.write(tmp_path / "s.wav", stereo, 44_100, subtype="FLOAT")
-    (one,) = find([tmp_path])
+    (one,) = corpus.find([tmp_path])
     audio = one.read()
     assert audio.dtype == np.float32
     assert audio.shape == (1600,)
 
 
-@pytest.mark.parametrize("content", [b"nonsense", None])
-def test_unreadable_audio_is_named(tmp_path: Path, content: bytes | None) -> None:
-    path = tmp_path / "x.wav"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(CorpusError, match="the second one cannot be read as audio"):
-        Recording("the second one", 1.0, "", "", "", path).read()
-
-
-@pytest.mark.parametrize("samples", [[], [0.0, math.nan]])
-def test_audio_without_samples_or_with_broken_ones_is_refused(
-    tmp_path: Path, samples: list[float]
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "cannot be read as audio"),
+        (b"nonsense", "cannot be read as audio"),
+        ([], "holds no samples, or some that are not finite"),
+        ([0.0, math.nan], "holds no samples, or some that are not finite"),
+    ],
+)
+def test_audio_that_cannot_be_used_is_named(
+    tmp_path: Path, content: bytes | list[float] | None, says: str
 ) -> None:
     path = tmp_path / "x.wav"
-    soundfile.write(path, np.array(samples, np.float32), 16_000, subtype="FLOAT")
-    with pytest.raises(CorpusError, match="holds no samples, or some that are not finite"):
-        Recording("x", 1.0, "", "", "", path).read()
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif content is not None:
+        soundfile.write(path, np.array(content, np.float32), 16_000, subtype="FLOAT")
+    with pytest.raises(corpus.CorpusError, match=f"the second one {says}"):
+        corpus.Recording("the second one", 1.0, "", "", "", path).read()
 
 
-def audio_len(seconds: float, speaker: str = "ann", source: str = "s") -> Recording:
-    return Recording(f"{source}/{speaker}/{seconds}", seconds, speaker, "", source, Path())
+def recording(seconds: float, speaker: str = "ann", source: str = "s") -> corpus.Recording:
+    return corpus.Recording(f"{source}/{speaker}/{seconds}", seconds, speaker, "", source, Path())
 
 
 @given(st.lists(st.tuples(st.floats(0.1, 30), st.sampled_from("ab"), st.sampled_from("xy"))))
 def test_joining_keeps_every_recording_and_its_speaker(parts: list[tuple[float, str, str]]) -> None:
     """Each once, up to 30 s, and never two voices in one passage."""
-    recordings = [audio_len(*part) for part in parts]
-    joined = join(recordings, seed=1)
+    recordings = [recording(*part) for part in parts]
+    joined = corpus.join(recordings, seed=1)
     assert Counter(p for one in joined for p in one.parts) == Counter(recordings)
     for one in joined:
         assert len({(part.source, part.speaker) for part in one.parts}) == 1
         assert one.seconds <= 30
-    assert join(recordings, seed=1) == joined
+    assert corpus.join(recordings, seed=1) == joined
 
 
 def test_joined_passages_fill_the_window() -> None:
     """Most last 15 to 28 s; some are short, as utterances are."""
-    joined = join([audio_len(2.0) for _ in range(2000)], seed=0)
+    joined = corpus.join([recording(2.0) for _ in range(2000)], seed=0)
     long = sum(one.seconds > 13 for one in joined)
     assert 0.6 < long / len(joined) < 0.9
     assert min(one.seconds for one in joined) < 13
@@ -182,27 +174,27 @@ def test_joined_passages_fill_the_window() -> None:
 def test_a_passage_is_its_parts_one_after_the_other(tmp_path: Path) -> None:
     for number in (1, 2):
         record(tmp_path / f"{number}.wav", number)
-    parts = find([tmp_path])
-    audio = Passage(tuple(parts)).read()
+    parts = corpus.find([tmp_path])
+    audio = corpus.Passage(tuple(parts)).read()
     assert np.array_equal(audio, np.concatenate([part.read() for part in parts]))
 
 
 def test_a_listing_tells_passages_apart() -> None:
-    a, b = audio_len(1.0), audio_len(2.0)
-    together, apart = [Passage((a, b))], [Passage((a,)), Passage((b,))]
-    assert listing(together) == listing([Passage((a, b))])
-    assert len({listing(together), listing(apart), listing(apart[::-1])}) == 3
+    a, b = recording(1.0), recording(2.0)
+    together, apart = [corpus.Passage((a, b))], [corpus.Passage((a,)), corpus.Passage((b,))]
+    assert corpus.listing(together) == corpus.listing([corpus.Passage((a, b))])
+    assert len({corpus.listing(together), corpus.listing(apart), corpus.listing(apart[::-1])}) == 3
 
 
 def test_perturbation_is_a_function_of_seed_and_place() -> None:
     """And changes speed and level alone; nothing becomes too long."""
-    plain = [Passage((audio_len(seconds),)) for seconds in (5.0, 10.0, 28.0) * 40]
-    changed = perturb(plain, seed=1)
-    assert changed == perturb(plain, seed=1)
-    assert changed != perturb(plain, seed=2)
-    assert changed[:5] == perturb(plain[:5], seed=1)
+    plain = [corpus.Passage((recording(seconds),)) for seconds in (5.0, 10.0, 28.0) * 40]
+    changed = corpus.perturb(plain, seed=1)
+    assert changed == corpus.perturb(plain, seed=1)
+    assert changed != corpus.perturb(plain, seed=2)
+    assert changed[:5] == corpus.perturb(plain[:5], seed=1)
     assert [one.parts for one in changed] == [one.parts for one in plain]
-    assert {one.speed for one in changed} == set(SPEEDS)
+    assert {one.speed for one in changed} == set(corpus.SPEEDS)
     assert all(one.seconds <= 30 and -20 <= one.gain <= 6 for one in changed)
 
 
@@ -210,8 +202,8 @@ def test_speed_changes_pitch_and_length_alike(tmp_path: Path) -> None:
     """A tone of 400 Hz, ten per cent faster, is one of 440 Hz."""
     tone = np.sin(np.arange(16_000) * 2 * np.pi * 400 / 16_000).astype(np.float32) * 0.5
     soundfile.write(tmp_path / "t.wav", tone, 16_000)
-    (one,) = find([tmp_path])
-    faster = Passage((one,), speed=1.1)
+    (one,) = corpus.find([tmp_path])
+    faster = corpus.Passage((one,), speed=1.1)
     audio = faster.read()
     assert len(audio) == pytest.approx(16_000 / 1.1, abs=2)
     assert faster.seconds == pytest.approx(1 / 1.1)
@@ -221,11 +213,11 @@ def test_speed_changes_pitch_and_length_alike(tmp_path: Path) -> None:
 
 def test_gain_stops_at_full_scale(tmp_path: Path) -> None:
     record(tmp_path / "n.wav", 1)
-    (one,) = find([tmp_path])
+    (one,) = corpus.find([tmp_path])
     plain = one.read()
-    quieter = Passage((one,), gain=-20.0).read()
+    quieter = corpus.Passage((one,), gain=-20.0).read()
     assert np.allclose(quieter, plain / 10, atol=1e-6)
-    louder = Passage((one,), gain=40.0).read()
+    louder = corpus.Passage((one,), gain=40.0).read()
     assert np.abs(louder).max() == pytest.approx(1.0)
 
 
@@ -245,20 +237,20 @@ def saved_dataset(folder: Path, splits: dict[str, int], **columns: list[str]) ->
 def test_a_saved_dataset_gives_its_training_splits(tmp_path: Path) -> None:
     """With the bytes that its table holds, read only when they are wanted."""
     place = saved_dataset(tmp_path, {"train.100": 2, "test": 2}, speaker_id=["7", "8"])
-    found = find([place])
+    found = corpus.find([place])
     assert [(one.origin, one.speaker, one.seconds) for one in found] == [
         ("saved/train.100/0", "7", 0.5),
         ("saved/train.100/1", "8", 0.5),
     ]
     assert np.array_equal(found[1].read(), soundfile.read(tmp_path / "raw/train.1001.wav")[0])
-    assert len(find([place / "test"])) == 2, "a split named by itself is meant"
+    assert len(corpus.find([place / "test"])) == 2, "a split named by itself is meant"
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_a_dataset_without_audio_to_train_on_says_what_it_has(tmp_path: Path) -> None:
     place = saved_dataset(tmp_path, {"test": 1})
-    with pytest.raises(CorpusError, match=r"has no split train\*, but test"):
-        find([place])
+    with pytest.raises(corpus.CorpusError, match=r"has no split train\*, but test"):
+        corpus.find([place])
 
 
 def test_datasets_are_imported_only_where_there_is_one(tmp_path: Path) -> None:
@@ -269,6 +261,4 @@ def test_datasets_are_imported_only_where_there_is_one(tmp_path: Path) -> None:
         "assert len(find([Path(sys.argv[1])])) == 1\n"
         "assert 'datasets' not in sys.modules"
     )
-    command = [sys.executable, "-B", "-c", code, str(tmp_path)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
+    python("-c", code, str(tmp_path))

@@ -9,7 +9,6 @@ from tests.support.tiny_files import model_bin
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_floats_come_back_as_stored(dtype: torch.dtype) -> None:
-    """Float tensors keep their values, shapes and dtype, whatever the alignment."""
     tensor = torch.randn(3, 4).to(dtype)
     got = read_ctranslate2(memoryview(model_bin({"a": tensor, "odd": tensor[0, :1]})))
     assert torch.equal(got["a"], tensor)
@@ -30,7 +29,6 @@ def test_integer_matrices_are_dequantised(kind: torch.dtype) -> None:
 
 
 def test_facts_of_the_architecture_are_left_out() -> None:
-    """Scalars that our own code states are not weights."""
     variables = {"decoder/pre_norm": torch.tensor(1, dtype=torch.int8), "w": torch.ones(1)}
     assert set(read_ctranslate2(memoryview(model_bin(variables)))) == {"w"}
 

@@ -44,9 +44,7 @@ async def test_a_start_is_awaited_for_so_long() -> None:
     ("settings", "reason"),
     [({"idle_seconds": 0.01}, IDLE), ({"max_session_seconds": 0.01}, TIME_LIMIT)],
 )
-async def test_an_open_session_has_its_limits(
-    settings: dict[str, Any], reason: CloseReason
-) -> None:
+async def test_an_open_session_has_limits(settings: dict[str, Any], reason: CloseReason) -> None:
     ends = Ends()
     deadlines = Deadlines(Config(**{"idle_seconds": 0.0} | settings), ends, lambda: False)
     deadlines.started(cast(LiveSession, Session(State.OPEN)))
@@ -55,11 +53,21 @@ async def test_an_open_session_has_its_limits(
     deadlines.cancel()
 
 
-@pytest.mark.parametrize(("state", "excused"), [(State.DRAINING, False), (State.OPEN, True)])
-async def test_a_client_that_cannot_send_is_not_idle(state: State, excused: bool) -> None:
+@pytest.mark.parametrize(
+    ("idle", "limit", "state", "excused"),
+    [
+        (0.01, 0.0, State.DRAINING, False),
+        (0.01, 0.0, State.OPEN, True),
+        (0.0, 0.01, State.DRAINING, False),
+    ],
+)
+async def test_a_client_that_cannot_send_is_not_late(
+    idle: float, limit: float, state: State, excused: bool
+) -> None:
     """Its audio is over, or nothing is read of it."""
     ends = Ends()
-    deadlines = Deadlines(Config(idle_seconds=0.01), ends, lambda: excused)
+    config = Config(idle_seconds=idle, max_session_seconds=limit)
+    deadlines = Deadlines(config, ends, lambda: excused)
     deadlines.started(cast(LiveSession, Session(state)))
     with pytest.raises(TimeoutError):
         await ends.first(0.1)

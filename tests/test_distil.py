@@ -12,9 +12,9 @@ from model.training.data import cache, distil
 from model.training.data.cache import CacheError
 from model.training.data.corpus import Passage, Recording
 from tests.support.lessons import AUX_LAYERS, CPU, passages
+from tests.support.python import ROOT
 from tests.support.tiny import CHECKPOINT, tiny_checkpoint
 
-ROOT = Path(__file__).resolve().parent.parent
 # Shards of two; killed in the middle of writing the second one.
 KILLED = """
 import os, signal, sys
@@ -76,7 +76,6 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("_small_shards")
 def test_processes_share_the_work(tmp_path: Path) -> None:
-    """Each has its own shards; together they make what one would."""
     taught = passages(tmp_path / "audio", 5)
     for which in (1, 0):
         distil.distil(CHECKPOINT, taught, tmp_path / "shared", device=CPU, share=(which, 2))

@@ -11,22 +11,15 @@ import msgspec
 import pytest
 
 from daemon import config
-from streaming.protocol import (
-    ClientMessage,
-    Error,
-    ErrorCode,
-    Limits,
-    ServerMessage,
-    decode_client,
-    decode_server,
-)
+from streaming import protocol
+from tests.support.python import ROOT
 from tests.support.standin import Peer, closed, final, partial, standin_thread
 
-ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PROTOCOL = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
+DESIGN = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
-KINDS: list[Any] = [*get_args(ClientMessage), *get_args(ServerMessage)]
+KINDS: list[Any] = [*get_args(protocol.ClientMessage), *get_args(protocol.ServerMessage)]
 LINES = re.findall(r"^([→←]) (\{.*\})$", f"{README}\n{PROTOCOL}", re.MULTILINE)
 
 
@@ -91,7 +84,7 @@ def test_every_message_is_documented_with_all_its_fields(kind: Any) -> None:
 
 def test_the_limits_are_documented() -> None:
     text = section(PROTOCOL, "`ready`")
-    assert set(Limits.__struct_fields__) <= set(re.findall(r"`(\w+)`", text))
+    assert set(protocol.Limits.__struct_fields__) <= set(re.findall(r"`(\w+)`", text))
 
 
 def test_the_defaults_of_start_are_those_of_the_code() -> None:
@@ -104,12 +97,12 @@ def test_the_defaults_of_start_are_those_of_the_code() -> None:
 
 def test_the_error_codes_are_those_of_the_code() -> None:
     rows = re.findall(r"^\| `(\w+)` \|", section(PROTOCOL, "`error`"), re.MULTILINE)
-    assert set(rows) == {*get_args(ErrorCode), *Error.__struct_fields__}
+    assert set(rows) == {*get_args(protocol.ErrorCode), *protocol.Error.__struct_fields__}
 
 
 @pytest.mark.parametrize(("arrow", "line"), LINES)
 def test_an_example_message_is_valid(arrow: str, line: str) -> None:
-    decode: Any = decode_client if arrow == "→" else decode_server
+    decode: Any = protocol.decode_client if arrow == "→" else protocol.decode_server
     decode(line)
 
 
@@ -117,6 +110,18 @@ def test_there_are_example_messages() -> None:
     """Both pages show a conversation from start to closed."""
     kinds = [json.loads(line)["type"] for _, line in LINES]
     assert kinds.count("start") == kinds.count("closed") == 2
+
+
+def test_the_way_of_a_frame_leads_through_files_and_functions_that_exist() -> None:
+    (way,) = blocks(
+        section(DESIGN, "The way of a frame of audio, from the socket to the caption"), ""
+    )
+    for line in way.splitlines():
+        path = ROOT / line.split()[0]
+        for named in re.findall(r"[\w/]+\.py", line):
+            assert (ROOT / named).is_file() or list((ROOT / line.split("/")[0]).rglob(named)), named
+        for function in re.findall(r"(\w+)\(", line):
+            assert f"def {function}(" in path.read_text(encoding="utf-8"), f"{function} in {path}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -6,6 +6,7 @@ import pytest
 from model.drafting.draft_length import DraftLength
 from model.drafting.drafter_files import TrainedDrafter
 from model.engine.engine import Engine
+from model.engine.offline import transcribe
 from tests.support.oracles import run_shuffled
 from tests.support.references import one_second, plain
 from tests.support.tiny import CHECKPOINT
@@ -14,9 +15,7 @@ from tests.support.utterances import GREEDY, WARM
 
 
 @both_drafters
-def test_a_drafter_that_is_never_right_is_left_alone(
-    drafter: Callable[..., TrainedDrafter],
-) -> None:
+def test_a_drafter_never_right_is_left_alone(drafter: Callable[..., TrainedDrafter]) -> None:
     """After the first rounds the pace chooses plain passes, but for a probe now and then."""
     engine = Engine(CHECKPOINT, slots=1, drafter=drafter())
     engine.warm_up(one_second)
@@ -48,7 +47,7 @@ def test_a_block_that_changes_from_round_to_round_changes_no_token(slots: int) -
     wanted = {request: plain(request) for request in GREEDY}
     for request in WARM:
         engine = Engine(CHECKPOINT, slots=1, drafter=tiny_drafter())
-        wanted[request] = engine.transcribe([request])[0].tokens
+        wanted[request] = transcribe(engine, [request])[0].tokens
     engine = Engine(CHECKPOINT, slots=slots, drafter=tiny_drafter())
     engine.planner.draft_length = Dice(slots)
     for one in run_shuffled(engine, GREEDY + WARM, random.Random(slots)):

@@ -74,7 +74,6 @@ def test_slots_keep_apart_move_and_are_cleared() -> None:
 
 
 def test_the_network_of_the_caller_keeps_its_weights() -> None:
-    """Packing takes the copy's alone."""
     network = nn.Sequential(nn.Linear(WIDTH, WIDTH))
     x = torch.randn(2, WIDTH)
     own = frozen_copy(network, WHISPER, packed=True)

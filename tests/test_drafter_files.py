@@ -11,14 +11,6 @@ from safetensors.torch import save_file
 
 from model.checkpoints.load import ModelError
 from model.drafting import drafter_files
-from model.drafting.drafter_files import (
-    Network,
-    bundled,
-    choose,
-    load_drafter,
-    read_metadata,
-    save_network,
-)
 from model.drafting.parallel import Architecture, ParallelDrafter, SlotDrafter
 from model.drafting.speech_draft import SlotSpeechDraft, SpeechArchitecture, SpeechDraft
 from tests.support.tiny import CHECKPOINT, tiny_checkpoint
@@ -38,7 +30,7 @@ SHARES = (0.9, 0.7, 0.5, 0.3)
 )
 def test_a_file_gives_the_same_drafter(
     tmp_path: Path,
-    make: Callable[[tuple[int, ...] | None], Network],
+    make: Callable[[tuple[int, ...] | None], drafter_files.Network],
     side: type,
     vocabulary: tuple[int, ...] | None,
 ) -> None:
@@ -48,8 +40,8 @@ def test_a_file_gives_the_same_drafter(
     """
     saved = make(vocabulary)
     path = tmp_path / "swift.safetensors"
-    save_network(path, saved, target=CHECKPOINT.fingerprint, acceptance=SHARES)
-    read = load_drafter(path, CHECKPOINT)
+    drafter_files.save_network(path, saved, target=CHECKPOINT.fingerprint, acceptance=SHARES)
+    read = drafter_files.load_drafter(path, CHECKPOINT)
     assert (read.name, read.acceptance) == ("swift", SHARES)
     assert type(read.network) is type(saved)
     assert read.network.architecture == saved.architecture
@@ -63,7 +55,9 @@ def test_a_file_gives_the_same_drafter(
 
 def rewritten(path: Path, **changes: str | None) -> None:
     """The parallel drafter's file with other metadata; None takes a fact out."""
-    save_network(path, tiny_parallel(), target=CHECKPOINT.fingerprint, acceptance=SHARES)
+    drafter_files.save_network(
+        path, tiny_parallel(), target=CHECKPOINT.fingerprint, acceptance=SHARES
+    )
     with safe_open(path, framework="pt") as file:
         facts = file.metadata() | changes
     kept = {name: fact for name, fact in facts.items() if fact is not None}
@@ -74,7 +68,7 @@ def test_the_first_files_are_of_parallel_drafters(tmp_path: Path) -> None:
     """They were written before there were kinds."""
     path = tmp_path / "d.safetensors"
     rewritten(path, kind=None)
-    assert isinstance(load_drafter(path, CHECKPOINT).network, ParallelDrafter)
+    assert isinstance(drafter_files.load_drafter(path, CHECKPOINT).network, ParallelDrafter)
 
 
 @pytest.mark.parametrize(
@@ -90,16 +84,22 @@ def test_facts_that_do_not_fit_the_weights_are_refused(tmp_path: Path, lie: dict
     path = tmp_path / "d.safetensors"
     rewritten(path, **lie)
     with pytest.raises(ModelError, match="is not what it says"):
-        load_drafter(path, CHECKPOINT)
+        drafter_files.load_drafter(path, CHECKPOINT)
+
+
+def test_fields_come_back_from_their_names_in_files() -> None:
+    fields = {"aux_layers": (1, 2), "prompt_len": 4, "block": 8}
+    assert drafter_files.stored_fields(fields) == {"taps": (1, 2), "opening": 4, "block": 8}
+    assert drafter_files.read_fields(drafter_files.stored_fields(fields)) == fields
 
 
 def test_another_targets_drafter_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "d.safetensors"
-    save_network(
+    drafter_files.save_network(
         path, tiny_parallel(), target=tiny_checkpoint(seed=9).fingerprint, acceptance=[0.5] * 4
     )
     with pytest.raises(ModelError, match="made for another target than tiny-random"):
-        load_drafter(path, CHECKPOINT)
+        drafter_files.load_drafter(path, CHECKPOINT)
 
 
 @pytest.mark.parametrize(
@@ -119,35 +119,35 @@ def test_contradictory_facts_are_refused(
     tmp_path: Path, architecture: Architecture | SpeechArchitecture, acceptance: list[float]
 ) -> None:
     path = tmp_path / "d.safetensors"
-    drafter: Network
+    drafter: drafter_files.Network
     if isinstance(architecture, Architecture):
         drafter = ParallelDrafter(CHECKPOINT.config, architecture)
     else:
         drafter = SpeechDraft(CHECKPOINT.config, architecture)
-    save_network(path, drafter, target=CHECKPOINT.fingerprint, acceptance=acceptance)
+    drafter_files.save_network(path, drafter, target=CHECKPOINT.fingerprint, acceptance=acceptance)
     with pytest.raises(ModelError, match="is not what it says"):
-        load_drafter(path, CHECKPOINT)
+        drafter_files.load_drafter(path, CHECKPOINT)
 
 
 def test_damaged_drafters_are_refused_in_words(tmp_path: Path) -> None:
     path = tmp_path / "d.safetensors"
     with pytest.raises(ModelError, match="cannot be read"):
-        load_drafter(path, CHECKPOINT)
+        drafter_files.load_drafter(path, CHECKPOINT)
     path.write_bytes(b"nonsense")
     with pytest.raises(ModelError, match="cannot be read"):
-        load_drafter(path, CHECKPOINT)
+        drafter_files.load_drafter(path, CHECKPOINT)
     save_file({"x": torch.ones(1)}, path, metadata={"target": CHECKPOINT.fingerprint})
     with pytest.raises(ModelError, match="is no drafter: its metadata lack acceptance, arch"):
-        load_drafter(path, CHECKPOINT)
+        drafter_files.load_drafter(path, CHECKPOINT)
     facts = {"target": CHECKPOINT.fingerprint, "architecture": "{}", "acceptance": "[]"}
     save_file({"x": torch.ones(1)}, path, metadata=facts)
     with pytest.raises(ModelError, match=re.escape("is not what it says")):
-        load_drafter(path, CHECKPOINT)
+        drafter_files.load_drafter(path, CHECKPOINT)
 
 
 def save(path: Path, seed: int = 0) -> Path:
     target = tiny_checkpoint(seed=seed).fingerprint
-    save_network(path, tiny_parallel(), target=target, acceptance=[0.5] * 4, notes={"model": "x"})
+    drafter_files.save_network(path, tiny_parallel(), target=target, acceptance=[0.5] * 4)
     return path
 
 
@@ -161,10 +161,12 @@ def test_a_file_is_a_quarter_of_the_network(tmp_path: Path) -> None:
 def test_a_file_written_twice_is_the_same(tmp_path: Path) -> None:
     """What int8 has lost once is not lost again."""
     first, second = tmp_path / "first.safetensors", tmp_path / "second.safetensors"
-    save_network(first, tiny_parallel(), target=CHECKPOINT.fingerprint, acceptance=SHARES)
-    once = load_drafter(first, CHECKPOINT).network
-    save_network(second, once, target=CHECKPOINT.fingerprint, acceptance=SHARES)
-    twice = load_drafter(second, CHECKPOINT).network.state_dict()
+    drafter_files.save_network(
+        first, tiny_parallel(), target=CHECKPOINT.fingerprint, acceptance=SHARES
+    )
+    once = drafter_files.load_drafter(first, CHECKPOINT).network
+    drafter_files.save_network(second, once, target=CHECKPOINT.fingerprint, acceptance=SHARES)
+    twice = drafter_files.load_drafter(second, CHECKPOINT).network.state_dict()
     assert all(torch.allclose(twice[n], w, atol=1e-7) for n, w in once.state_dict().items())
 
 
@@ -174,14 +176,8 @@ def test_weights_that_float16_cannot_hold_are_not_written(tmp_path: Path) -> Non
         broken.masks[0, 0] = 1e6
     path = tmp_path / "d.safetensors"
     with pytest.raises(ValueError, match="not finite in float16: masks"):
-        save_network(path, broken, target="", acceptance=[0.5] * 4)
+        drafter_files.save_network(path, broken, target="", acceptance=[0.5] * 4)
     assert not path.exists()
-
-
-def test_facts_can_be_read_without_the_target(tmp_path: Path) -> None:
-    facts = read_metadata(save(tmp_path / "d.safetensors"))
-    assert facts["target"] == CHECKPOINT.fingerprint
-    assert facts["model"] == "x"
 
 
 @pytest.fixture
@@ -196,19 +192,19 @@ def test_the_bundled_drafter_is_told_by_its_target(installed: Path) -> None:
     """Whatever the files are called; none for a target that none was made for."""
     save(installed / "a.safetensors", seed=9)
     mine = save(installed / "b.safetensors")
-    assert bundled(CHECKPOINT) == mine
-    assert bundled(tiny_checkpoint(seed=3)) is None
+    assert drafter_files.bundled(CHECKPOINT) == mine
+    assert drafter_files.bundled(tiny_checkpoint(seed=3)) is None
 
 
 def test_a_damaged_bundled_drafter_is_no_silent_start_without(installed: Path) -> None:
     (installed / "a.safetensors").write_bytes(b"nonsense")
     with pytest.raises(ModelError, match="cannot be read"):
-        bundled(CHECKPOINT)
+        drafter_files.bundled(CHECKPOINT)
 
 
 def test_a_drafter_is_named_by_file_or_by_word(installed: Path) -> None:
-    assert choose("auto", CHECKPOINT) is None
+    assert drafter_files.choose("auto", CHECKPOINT) is None
     mine = save(installed / "b.safetensors")
-    assert choose("auto", CHECKPOINT) == mine
-    assert choose("none", CHECKPOINT) is None
-    assert choose("~/d.safetensors", CHECKPOINT) == Path.home() / "d.safetensors"
+    assert drafter_files.choose("auto", CHECKPOINT) == mine
+    assert drafter_files.choose("none", CHECKPOINT) is None
+    assert drafter_files.choose("~/d.safetensors", CHECKPOINT) == Path.home() / "d.safetensors"

@@ -7,17 +7,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.checkpoints.load import ModelError
-from model.checkpoints.load import load as load_checkpoint
 from model.engine.engine import Engine
+from model.engine.offline import transcribe
 from model.engine.requests import Failure, Request, RequestOutput
+from tests.support.oracles import drain, run_shuffled
 from tests.support.references import alone
-from tests.support.tiny import CHECKPOINT, changed, tiny_checkpoint
-from tests.support.utterances import GREEDY, REQUESTS, noise
+from tests.support.tiny import CHECKPOINT, tiny_checkpoint
+from tests.support.utterances import REQUESTS, noise
 
 
 def test_transcripts_vary_and_end() -> None:
-    """The tiny model is worth testing with: texts differ, some end, some reach the budget."""
+    """The tiny model is worth testing with: texts differ, some end, some reach max_new_tokens."""
     results = [alone(request) for request in REQUESTS]
     assert len({result.tokens for result in results}) == len(results)
     lengths = {len(result.tokens) for result in results}
@@ -30,16 +30,7 @@ def test_transcripts_vary_and_end() -> None:
 @given(st.randoms(use_true_random=False), st.integers(1, 5))
 def test_order_and_company_change_nothing(order: random.Random, slots: int) -> None:
     """Any arrival order, any number of slots, joining and leaving: the tokens are those alone."""
-    engine = Engine(CHECKPOINT, slots=slots)
-    waiting = order.sample(REQUESTS, k=8)
-    results: list[RequestOutput | Failure] = []
-    while waiting or engine.occupied:
-        while waiting and engine.occupied < slots and order.random() < 0.7:
-            engine.admit(waiting.pop())
-        results += engine.step()
-    assert len(results) == 8
-    for result in results:
-        assert isinstance(result, RequestOutput)
+    for result in run_shuffled(Engine(CHECKPOINT, slots=slots), order.sample(REQUESTS, k=8), order):
         wanted = alone(result.request)
         assert result.tokens == wanted.tokens
         assert result.language == wanted.language
@@ -47,14 +38,7 @@ def test_order_and_company_change_nothing(order: random.Random, slots: int) -> N
         assert result.no_speech == pytest.approx(wanted.no_speech, abs=1e-5)
 
 
-def test_transcribe_keeps_the_order() -> None:
-    """More requests than slots come back in the order they were given."""
-    results = Engine(CHECKPOINT, slots=3).transcribe(REQUESTS)
-    assert [result.request for result in results] == REQUESTS
-
-
 def test_seeds_decide_what_is_sampled() -> None:
-    """The same seed gives the same text, another seed another one."""
     hot = replace(REQUESTS[0], temperature=1.0)
     assert alone(hot).tokens == alone(replace(hot)).tokens
     assert alone(hot).tokens != alone(replace(hot, seed=77)).tokens
@@ -63,10 +47,9 @@ def test_seeds_decide_what_is_sampled() -> None:
 def test_an_english_only_model_needs_no_language() -> None:
     """It opens without language and task, and refuses others."""
     engine = Engine(tiny_checkpoint(multilingual=False), slots=1)
-    (result,) = engine.transcribe([Request(noise(1))])
-    assert (result.language, result.language_probability) == ("en", None)
-    (result,) = engine.transcribe([Request(noise(1), language=("en", "en"))])
-    assert (result.language, result.language_probability) == ("en", None)
+    for language in (None, ("en", "en")):
+        (result,) = transcribe(engine, [Request(noise(1), language=language)])
+        assert (result.language, result.language_probability) == ("en", None)
     with pytest.raises(ValueError, match="does not know the language de"):
         engine.admit(Request(noise(1), language="de"))
     with pytest.raises(ValueError, match="cannot translate"):
@@ -82,9 +65,12 @@ def test_an_english_only_model_needs_no_language() -> None:
         (Request(noise(0), temperature=-0.1), "temperature"),
         (Request(noise(0), temperature=float("nan")), "temperature"),
         (Request(noise(0), temperature=float("inf")), "temperature"),
+        (Request(noise(0), fallback_temperatures=(0.0,)), "fallback temperatures lie in"),
+        (Request(noise(0), language_hint="xx"), "does not know the language xx"),
+        (Request(noise(0), max_new_tokens=0), "max_new_tokens is 1 or more"),
         (Request(noise(0), seed=2**63), "seed"),
-        (Request(noise(0), draft_tokens=(5, 9_999)), "previous tokens are ids below"),
-        (Request(noise(0), draft_tokens=(-1,)), "previous tokens are ids below"),
+        (Request(noise(0), draft_tokens=(5, 9_999)), "draft tokens are ids below"),
+        (Request(noise(0), draft_tokens=(-1,)), "draft tokens are ids below"),
         (Request(noise(0, 0)), "an utterance is 2 to 32000"),
         (Request(noise(0, 1)), "an utterance is 2 to 32000"),
         (Request(noise(0, 32_001)), "an utterance is 2 to 32000"),
@@ -102,12 +88,9 @@ def test_a_bad_request_is_refused_in_words_and_costs_the_others_nothing(
     with pytest.raises(ValueError, match=words):
         engine.admit(bad)
     assert engine.occupied == 1
-    results = []
-    while engine.occupied:
-        results += engine.step()
-    assert [r.tokens for r in results if isinstance(r, RequestOutput)] == [
-        alone(REQUESTS[0]).tokens
-    ]
+    (result,) = drain(engine)
+    assert isinstance(result, RequestOutput)
+    assert result.tokens == alone(REQUESTS[0]).tokens
 
 
 def test_no_more_than_the_slots_are_admitted() -> None:
@@ -135,25 +118,15 @@ def test_output_that_is_not_finite_fails_that_request_alone(slots: int, static: 
     cache = engine.runner.state.cache
     for tensor in (cache.cross_values, cache.self_keys, cache.self_values):
         tensor[:, slot] = torch.nan
-    while engine.occupied:
-        results += engine.step()
-    for result in results:
+    for result in [*results, *drain(engine)]:
         if result.request is victim:
             assert isinstance(result, Failure)
             assert "not finite" in result.message
         else:
             assert isinstance(result, RequestOutput)
             assert result.tokens == alone(result.request).tokens
-    again = engine.transcribe([*others, victim])
+    again = transcribe(engine, [*others, victim])
     assert [one.tokens for one in again] == [alone(one.request).tokens for one in again]
-
-
-def test_broken_weights_fail_every_request_in_words() -> None:
-    """Transcribe raises what step would return."""
-    poison = changed(CHECKPOINT.weights, "decoder.norm.bias", lambda bias: bias.fill_(torch.nan))
-    engine = Engine(replace(CHECKPOINT, weights=poison), slots=1)
-    with pytest.raises(ValueError, match="not finite"):
-        engine.transcribe([REQUESTS[0]])
 
 
 def test_cancelled_work_leaves_no_result() -> None:
@@ -165,11 +138,9 @@ def test_cancelled_work_leaves_no_result() -> None:
     results = engine.step()
     engine.cancel(REQUESTS[4])
     engine.cancel(REQUESTS[4])
-    while engine.occupied:
-        results += engine.step()
-    assert [result.request for result in results] == [REQUESTS[6]]
-    assert isinstance(results[0], RequestOutput)
-    assert results[0].tokens == alone(REQUESTS[6]).tokens
+    (result,) = [*results, *drain(engine)]
+    assert isinstance(result, RequestOutput)
+    assert (result.request, result.tokens) == (REQUESTS[6], alone(REQUESTS[6]).tokens)
 
 
 def test_a_long_prompt_is_cut_from_the_front() -> None:
@@ -180,19 +151,6 @@ def test_a_long_prompt_is_cut_from_the_front() -> None:
         Request(audio, language="en", prompt="y" * 500 + "x" * 200 + "the end of the prompt")
     )
     assert long.tokens == same.tokens
-
-
-def test_an_unknown_model_is_an_error_in_words() -> None:
-    with pytest.raises(ModelError, match="there is no model 'enormous'"):
-        load_checkpoint("enormous")
-
-
-def test_what_is_refused_leaves_nothing_behind() -> None:
-    """Not even what was to be decoded along with it."""
-    engine = Engine(CHECKPOINT, slots=2)
-    with pytest.raises(ValueError, match="temperature"):
-        engine.transcribe([GREEDY[0], replace(GREEDY[1], temperature=9.0)])
-    assert not engine.occupied
 
 
 @pytest.mark.parametrize("slots", [0, 97])

@@ -1,4 +1,4 @@
-"""Policies on top of plain decoding: the ladder, the guard, the prefix, the expected language."""
+"""Policies on top of plain decoding: fallback, stop_on_repetition, the prefix, the language hint."""
 
 from dataclasses import replace
 
@@ -7,22 +7,15 @@ import torch
 
 from model.engine.engine import Engine
 from model.engine.fallback import MOST_COMPRESSION, failed
+from model.engine.offline import transcribe
 from model.engine.requests import Request, RequestOutput
 from model.engine.sequence import Sequence
 from model.whisper.mel import LogMel
-from model.whisper.network import Cache, Whisper
+from model.whisper.network import Cache
 from tests.support.references import alone
 from tests.support.tiny import CHECKPOINT, changed, tiny_checkpoint
-from tests.support.tiny_drafters import tiny_drafter
+from tests.support.tiny_drafters import tiny_drafter, whisper_of
 from tests.support.utterances import REQUESTS, noise
-
-
-def test_a_bad_ladder_or_expectation_is_refused() -> None:
-    engine = Engine(CHECKPOINT, slots=1)
-    with pytest.raises(ValueError, match="temperatures of a ladder"):
-        engine.admit(Request(noise(0), fallback_temperatures=(0.0,)))
-    with pytest.raises(ValueError, match="does not know the language xx"):
-        engine.admit(Request(noise(0), language_hint="xx"))
 
 
 def rank(attempt: RequestOutput) -> tuple[bool, float]:
@@ -30,7 +23,7 @@ def rank(attempt: RequestOutput) -> tuple[bool, float]:
 
 
 def attempts(request: Request) -> list[RequestOutput]:
-    """The transcripts that a request's ladder leads through, each decoded by itself."""
+    """The transcripts that a request's fallback leads through, each decoded by itself."""
     temperatures = (request.temperature, *request.fallback_temperatures)
     return [
         alone(
@@ -55,7 +48,7 @@ def test_a_ladder_is_a_policy_on_top_of_plain_decoding(slots: int, static: bool)
         for i in range(8)
     ]
     kept = set()
-    results = Engine(CHECKPOINT, slots=slots, static=static).transcribe(requests)
+    results = transcribe(Engine(CHECKPOINT, slots=slots, static=static), requests)
     for request, result in zip(requests, results, strict=True):
         tried = attempts(request)
         passed = [one for one in tried if not failed(one.text, one.mean_logprob, one.no_speech)]
@@ -63,14 +56,13 @@ def test_a_ladder_is_a_policy_on_top_of_plain_decoding(slots: int, static: bool)
         assert result.tokens == best.tokens
         assert result.temperature == best.request.temperature
         kept.add(result.temperature)
-    assert len(kept) > 1, "no ladder was climbed: the test says nothing"
+    assert len(kept) > 1, "nothing fell back: the test says nothing"
 
 
 def test_the_guard_changes_no_text_that_does_not_loop() -> None:
-    stop_on_repetition = [replace(request, stop_on_repetition=True) for request in REQUESTS]
-    for request, result in zip(
-        REQUESTS, Engine(CHECKPOINT, slots=4).transcribe(stop_on_repetition), strict=True
-    ):
+    stopping = [replace(request, stop_on_repetition=True) for request in REQUESTS]
+    results = transcribe(Engine(CHECKPOINT, slots=4), stopping)
+    for request, result in zip(REQUESTS, results, strict=True):
         assert result.tokens == alone(request).tokens
         assert not result.looped
 
@@ -84,11 +76,9 @@ def test_a_loop_is_cut_long_before_the_budget() -> None:
     weights = changed(weights, "decoder.embedding.weight", lambda rows: 0.01 * rows)
     weights["decoder.embedding.weight"][100] = bias
     engine = Engine(replace(stuck, weights=weights), slots=1)
-    cut, whole = (
-        engine.transcribe(
-            [Request(noise(1), language="en", stop_on_repetition=stop_on_repetition)]
-        )[0]
-        for stop_on_repetition in (True, False)
+    cut, whole = transcribe(
+        engine,
+        [Request(noise(1), language="en", stop_on_repetition=stops) for stops in (True, False)],
     )
     assert (cut.looped, whole.looped) == (True, False)
     assert len(whole.tokens) == 224
@@ -109,7 +99,7 @@ def test_a_transcript_begins_with_its_prefix_and_goes_on_greedily(block: int, st
     ]
     drafter = tiny_drafter(block=block) if block else None
     engine = Engine(CHECKPOINT, slots=4, drafter=drafter, static=static)
-    for request, result in zip(requests, engine.transcribe(requests), strict=True):
+    for request, result in zip(requests, transcribe(engine, requests), strict=True):
         assert result.text.startswith(request.prefix)
         given = CHECKPOINT.tokens.encode(" " + request.prefix)
         assert list(result.tokens[: len(given)]) == given
@@ -121,25 +111,21 @@ def test_a_transcript_begins_with_its_prefix_and_goes_on_greedily(block: int, st
 def greedily(request: Request, language: str) -> tuple[int, ...]:
     """The transcript of a request with a prefix, one whole pass for each token."""
     tokens, config = CHECKPOINT.tokens, CHECKPOINT.config
-    whisper = Whisper.from_weights(config, CHECKPOINT.weights, torch.device("cpu"), torch.float32)
-    row = Sequence(request, language)
-    row.open(tokens, config.max_target_positions)
+    whisper = whisper_of(CHECKPOINT)
+    sequence = Sequence(request, language)
+    sequence.set_prompt(tokens, config.max_target_positions)
     cache = Cache.allocate(config, 1, torch.device("cpu"), torch.float32)
     mel = LogMel(config.num_mel_bins)([request.audio], config.max_source_positions)
     whisper.decoder.write_cross(whisper.encoder(mel), cache)
-    said = list(row.prompt_tokens)
-    while len(said) - len(row.prompt_tokens) < row.max_new_tokens and said[-1] != tokens.eot:
+    said = list(sequence.prompt_tokens)
+    while (
+        len(said) - len(sequence.prompt_tokens) < sequence.max_new_tokens and said[-1] != tokens.eot
+    ):
         encoder_len = torch.tensor([config.max_source_positions])
-        hidden, _ = whisper.decoder(
-            torch.tensor([said]),
-            torch.zeros(1, dtype=torch.int64),
-            encoder_len,
-            cache,
-            64,
-            int(encoder_len),
-        )
+        text, none = torch.tensor([said]), torch.zeros(1, dtype=torch.int64)
+        hidden, _ = whisper.decoder(text, none, encoder_len, cache, 64, int(encoder_len))
         scores = whisper.decoder.logits(hidden[0, -1]) + tokens.bias(first=False)
-        if len(said) == len(row.prompt_tokens):
+        if len(said) == len(sequence.prompt_tokens):
             scores += tokens.continuing()
         said.append(int(scores.argmax()))
-    return tuple(said[len(row.prompt_tokens) - len(row.prefix) :])
+    return tuple(said[len(sequence.prompt_tokens) - len(sequence.prefix) :])

@@ -23,13 +23,12 @@ from streaming.protocol import (
 )
 from tests.support.file_verb import RATE, Capture, caption, piped, tone, wav
 from tests.support.recordings import video
-from tests.support.standin import Peer, closed, final, partial, standin_thread
+from tests.support.standin import Peer, answering, closed, final, partial, standin_thread
 from tests.support.terminal import terminal_of
 
 
 @pytest.mark.parametrize("name", ["a.wav", "a.flac", "a.aiff"])
 def test_sixteen_bit_files_arrive_bit_for_bit(name: str, tmp_path: Path, capsys: Capture) -> None:
-    """Rate, channels and every sample, whatever the container; captions on standard output."""
     path = wav(tmp_path / name, seconds=1.23, channels=2)
     with standin_thread() as server:
         assert caption(server, path) == 0
@@ -58,7 +57,6 @@ def test_a_damaged_video_is_told(tmp_path: Path, capsys: Capture) -> None:
 
 @pytest.mark.parametrize("subtype", ["PCM_24", "FLOAT", "DOUBLE"])
 def test_finer_files_are_sent_as_floats(subtype: str, tmp_path: Path) -> None:
-    """Nothing is clipped or rounded to 16 bits."""
     samples = np.linspace(-0.9, 0.9, 5000)
     soundfile.write(tmp_path / "a.wav", samples, 44_100, subtype=subtype)
     with standin_thread() as server:
@@ -75,10 +73,7 @@ def test_audio_is_streamed_in_blocks(tmp_path: Path) -> None:
     assert [len(frame) for frame in server.peers[0].frames] == [3200] * 10 + [1600]
 
 
-def test_files_follow_each_other_and_bad_ones_do_not_stop_them(
-    tmp_path: Path, capsys: Capture
-) -> None:
-    """Missing, not audio, empty, headerless: each is named on stderr, the others are done, status 1."""
+def test_files_follow_each_other_and_bad_ones_stop_none(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "notes.wav").write_text("not audio at all")
     (tmp_path / "samples.raw").write_bytes(bytes(100))
     soundfile.write(tmp_path / "empty.wav", np.zeros(0), RATE)
@@ -175,7 +170,6 @@ def test_subtitles_of_several_files_run_on(name: str, tmp_path: Path) -> None:
 
 
 def test_on_a_terminal_partials_are_live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The partial is drawn, wiped, and the final stands on standard output."""
     with terminal_of(columns=80) as terminal, standin_thread(talkative) as server:
         monkeypatch.setattr("sys.stderr", terminal.file)
         assert caption(server, wav(tmp_path / "a.wav")) == 0
@@ -196,7 +190,6 @@ def test_raw_audio_comes_from_a_pipe(monkeypatch: pytest.MonkeyPatch, capsys: Ca
 
 
 def test_a_pipe_is_captioned_while_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The daemon has each block before the next one is written: nothing waits for a full buffer."""
     with piped(monkeypatch) as writing:
 
         async def script(peer: Peer) -> None:
@@ -213,9 +206,7 @@ def test_a_pipe_is_captioned_while_it_is_written(monkeypatch: pytest.MonkeyPatch
         assert server.peers[0].audio == b"ababab"
 
 
-def test_raw_audio_comes_from_a_redirected_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_raw_audio_comes_from_redirection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pcm = tone(0.35).tobytes()
     (tmp_path / "a.raw").write_bytes(pcm)
     with (tmp_path / "a.raw").open() as stdin, standin_thread() as server:
@@ -258,7 +249,6 @@ def test_a_terminal_is_no_audio(monkeypatch: pytest.MonkeyPatch, capsys: Capture
 def test_zero_is_no_default(
     flag: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture, tmp_path: Path
 ) -> None:
-    """It is refused by name, before anything is sent."""
     path = tmp_path / "raw"
     path.write_bytes(bytes(3200))
     with path.open("rb") as file, standin_thread() as server:
@@ -269,16 +259,13 @@ def test_zero_is_no_default(
 
 
 @pytest.mark.parametrize("value", ["8000", "0"])
-def test_the_format_of_raw_audio_is_for_raw_audio(
-    value: str, tmp_path: Path, capsys: Capture
-) -> None:
+def test_the_format_is_for_raw_audio_alone(value: str, tmp_path: Path, capsys: Capture) -> None:
     """A file knows its own rate: contradicting it is a mistake that is told, not ignored."""
     assert caption("ws://127.0.0.1:1", wav(tmp_path / "a.wav"), "--rate", value) == 2
     assert "--rate" in capsys.readouterr().err
 
 
 def test_realtime_pace_takes_as_long_as_the_sound(tmp_path: Path) -> None:
-    """The last block is not sent before its time."""
     path = wav(tmp_path / "a.wav", seconds=0.5)
     with standin_thread() as server:
         began = time.monotonic()
@@ -299,12 +286,7 @@ def test_the_sample_is_what_the_demo_needs() -> None:
 
 
 def test_a_file_without_words_is_told(tmp_path: Path, capsys: Capture) -> None:
-    async def silent(peer: Peer) -> None:
-        await peer.open()
-        await peer.until(Stop)
-        await peer.send(final(""), closed())
-
-    with standin_thread(silent) as server:
+    with standin_thread(answering(final(""), closed())) as server:
         assert caption(server, wav(tmp_path / "a.wav")) == 0
     out, err = capsys.readouterr()
     assert out == ""

@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import save_file
 
 from model.training.data.files import replace_text, replacing
+from tests.support.python import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 KILLED = """
 import os, signal, sys
 from pathlib import Path

@@ -1,6 +1,5 @@
 import csv
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -16,9 +15,7 @@ from model.training.synthesis.excerpts import LONGEST_S, Excerpt
 from model.training.synthesis.generate import Material, main, synthesise, train_noises
 from model.training.synthesis.manifest import SynthesisError
 from model.training.synthesis.voices import VOICES, Voice
-from tests.support.lessons import needs_hibari
-
-ROOT = Path(__file__).resolve().parent.parent
+from tests.support.python import ROOT
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +233,7 @@ Manifest._write = _write""",
 PREAMBLE = """
 import os, signal, sys
 from pathlib import Path
-from model.training.synthesis.generate.manifest import Manifest
+from model.training.synthesis.manifest import Manifest
 from tests.test_generate import TONES, synthesise
 text, out = map(Path, sys.argv[1:])
 write = Manifest._write
@@ -254,21 +251,9 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path, death: str) -> None:
         [sys.executable, "-B", "-c", code, str(text), str(tmp_path / "killed")],
         check=False,
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
         stderr=subprocess.DEVNULL,
     )
     assert killed.returncode == -signal.SIGKILL
     for folder in ("killed", "once"):
         synthesise([text], tmp_path / folder, hours=0.03, voices=TONES)
     assert contents(tmp_path / "killed") == contents(tmp_path / "once")
-
-
-@needs_hibari
-def test_real_speech_resumes_to_the_same_samples(tmp_path: Path) -> None:
-    text, voices = book(tmp_path), VOICES[:1]
-    assert voices[0].synthesiser == "hibari"
-    for hours in (0.001, 0.008):
-        synthesise([text], tmp_path / "often", hours=hours, voices=voices)
-    synthesise([text], tmp_path / "once", hours=0.008, voices=voices)
-    assert len(rows(tmp_path / "once")) > 1
-    assert contents(tmp_path / "often") == contents(tmp_path / "once")

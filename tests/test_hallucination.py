@@ -3,12 +3,12 @@ import pytest
 from model.engine.fallback import is_silence
 from streaming.hallucination import is_plausible
 from streaming.protocol import Final, Partial
-from tests.support.streams import Heard, finals, hear, loud, partials, quiet, session
+from tests.support.streams import GoodHypothesis, feed_all, finals, loud, partials, quiet, session
 
 
-def thanks(no_speech: float, logprob: float) -> Heard:
+def thanks(no_speech: float, logprob: float) -> GoodHypothesis:
     silent = is_silence(no_speech, logprob)
-    return Heard("Thank you.", no_speech=no_speech, mean_logprob=logprob, silent=silent)
+    return GoodHypothesis("Thank you.", no_speech=no_speech, mean_logprob=logprob, silent=silent)
 
 
 @pytest.mark.parametrize(
@@ -43,13 +43,13 @@ def test_the_same_words_are_believed_where_they_were_said(no_speech: float, logp
     assert is_plausible(thanks(no_speech, logprob))
 
 
-NOISE = Heard("Thank you.", no_speech=0.9, mean_logprob=-0.8)
+NOISE = GoodHypothesis("Thank you.", no_speech=0.9, mean_logprob=-0.8)
 
 
 def test_a_final_of_noise_is_empty_and_says_why() -> None:
     """The account and the figures stay; the words do not."""
     stream = session()
-    (work,) = finals(hear(stream, loud(1), quiet(1)))
+    (work,) = finals(feed_all(stream, loud(1), quiet(1)))
     (final,) = stream.accept(work, NOISE, 1.0)
     assert isinstance(final, Final)
     assert (final.text, final.no_speech, final.mean_logprob) == ("", 0.9, -0.8)
@@ -57,18 +57,20 @@ def test_a_final_of_noise_is_empty_and_says_why() -> None:
 
 def test_a_partial_of_noise_is_not_shown() -> None:
     stream = session()
-    first, second = partials(hear(stream, loud(1.05)))
+    first, second = partials(feed_all(stream, loud(1.05)))
     assert stream.accept(first, NOISE, 1.0) == []
-    assert len(stream.accept(second, Heard("Thank you all."), 1.0)) == 1
+    assert len(stream.accept(second, GoodHypothesis("Thank you all."), 1.0)) == 1
 
 
 def test_a_looping_partial_leaves_what_was_shown() -> None:
     """And a loop is never settled, however often it is heard."""
     stream = session()
-    works = partials(hear(stream, loud(1.6)))
-    stream.accept(works[0], Heard("it is so"), 1.0)
+    works = partials(feed_all(stream, loud(1.6)))
+    stream.accept(works[0], GoodHypothesis("it is so"), 1.0)
     for work in works[1:3]:
-        assert stream.accept(work, Heard("la la", looped=True, repetitive=True), 1.0) == []
-    (partial,) = stream.accept(partials(hear(stream, loud(0.5)))[0], Heard("it is so good"), 1.0)
+        assert stream.accept(work, GoodHypothesis("la la", looped=True, repetitive=True), 1.0) == []
+    (partial,) = stream.accept(
+        partials(feed_all(stream, loud(0.5)))[0], GoodHypothesis("it is so good"), 1.0
+    )
     assert isinstance(partial, Partial)
     assert partial.text == "it is so"

@@ -50,9 +50,7 @@ def test_a_file_is_evaluated_on_audio(drafter: Path, tmp_path: Path, capsys: Cap
 
 
 @pytest.mark.parametrize("noted", ["nonsense", "3", "[]", "{}"])
-def test_metadata_that_nobody_can_read_are_one_sentence(
-    tmp_path: Path, capsys: Capture, noted: str
-) -> None:
+def test_unreadable_metadata_are_one_sentence(tmp_path: Path, capsys: Capture, noted: str) -> None:
     """Such as those of a file from elsewhere."""
     path = tmp_path / "d.safetensors"
     metadata = {"architecture": noted, "target": "abc", "acceptance": "[]"}

@@ -29,7 +29,6 @@ def test_a_packed_product_is_the_same_product(rows: int, bias: bool, kind: type[
 
 @torch.inference_mode()
 def test_a_row_does_not_depend_on_its_neighbours() -> None:
-    """Nine rows at once give what each gives alone, up to rounding."""
     packed = PackedLinear(nn.Linear(64, 700), gelu=False)
     rows = torch.randn(9, 64)
     alone = torch.cat([packed(rows[i : i + 1]) for i in range(9)])
@@ -87,7 +86,6 @@ def test_real_measurements_choose_one_of_the_two() -> None:
 
 
 def test_packing_frees_the_weights_it_takes_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The plain layer is gone with its memory, not only out of use."""
     monkeypatch.setattr(kernels, "least_seconds", lambda works: [1.0 for _ in works])
     module = nn.Sequential(nn.Linear(16, 16))
     original = weakref.ref(module[0].weight)

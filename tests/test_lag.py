@@ -40,7 +40,7 @@ def test_a_session_without_partials_sheds_nothing() -> None:
     assert lag_monitor.look(now=12.5) == Lag(seconds=2.5, shedding="nothing")
 
 
-class Ear:
+class RecordingClient:
     """Notes what it is told."""
 
     def __init__(self) -> None:
@@ -50,18 +50,16 @@ class Ear:
         self.lags.put_nowait(message)
 
 
-async def test_whoever_listens_is_told_when_the_time_has_come(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_whoever_listens_is_told_when_it_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is told while nobody listens; a listener that comes later is, once `watch` is called."""
     monkeypatch.setattr(LagMonitor, "AFTER", 0.01)
-    ears: list[Ear] = []
-    reporter = LagReporter(lambda: ears[0] if ears else None, sheds_partials=True)
+    clients: list[RecordingClient] = []
+    reporter = LagReporter(lambda: clients[0] if clients else None, sheds_partials=True)
     reporter.submitted(0)
     assert reporter.outstanding == 1
-    ears.append(Ear())
+    clients.append(RecordingClient())
     reporter.watch()
-    lag = await asyncio.wait_for(ears[0].lags.get(), PATIENCE)
+    lag = await asyncio.wait_for(clients[0].lags.get(), PATIENCE)
     assert lag.shedding == "partials"
     reporter.finished(0)
     assert reporter.outstanding == 0

@@ -5,16 +5,17 @@ import torch
 
 from model.engine.engine import Engine
 from model.engine.language_detection import detected_language
-from model.engine.requests import SURE, Request
+from model.engine.offline import transcribe
+from model.engine.requests import HINT_BELOW, Request
 from tests.support.references import alone
 from tests.support.tiny import CHECKPOINT, changed
 from tests.support.utterances import noise
 
-KNOWN = ("en", "de", "es")
+KNOWN = ["en", "de", "es"]
 
 
 @pytest.mark.parametrize(
-    ("language", "expected", "found", "probability"),
+    ("language", "hint", "found", "probability"),
     [
         (None, None, "de", 0.45),
         (("en", "es"), None, "en", 0.55),
@@ -24,11 +25,11 @@ KNOWN = ("en", "de", "es")
     ],
 )
 def test_the_likeliest_of_those_asked_for_is_taken(
-    language: tuple[str, ...] | None, expected: str | None, found: str, probability: float
+    language: tuple[str, ...] | None, hint: str | None, found: str, probability: float
 ) -> None:
-    """An expected one instead where none is sure and it is among them."""
+    """The hint instead where none is sure and it is among them."""
     logits = torch.tensor([0.3, 0.45, 0.25]).log()
-    request = Request(noise(1), language=language, language_hint=expected)
+    request = Request(noise(1), language=language, language_hint=hint)
     code, likely = detected_language(request, logits, KNOWN)
     assert code == found
     assert likely == pytest.approx(probability, abs=0.01)
@@ -48,7 +49,7 @@ def test_a_language_is_detected_among_those_given() -> None:
     assert pair.language_probability >= 0.5
 
 
-def test_an_expected_language_is_taken_where_none_is_sure() -> None:
+def test_the_hint_is_taken_where_none_is_sure() -> None:
     """Where one is, detection has its way; a language outside the set asked for is none to expect."""
     rows = list(CHECKPOINT.tokens.languages.values())
     alike = changed(
@@ -56,13 +57,16 @@ def test_an_expected_language_is_taken_where_none_is_sure() -> None:
         "decoder.embedding.weight",
         lambda table: table.index_copy(0, torch.tensor(rows), table[rows[:1]].expand(3, -1)),
     )
-    torn = Engine(replace(CHECKPOINT, weights=alike), slots=3).transcribe(
-        Request(noise(1), language=among, language_hint="de")
-        for among in (None, ("es", "en", "de"), ("es", "en"))
+    torn = transcribe(
+        Engine(replace(CHECKPOINT, weights=alike), slots=3),
+        [
+            Request(noise(1), language=among, language_hint="de")
+            for among in (None, ("es", "en", "de"), ("es", "en"))
+        ],
     )
     assert [one.language for one in torn] == ["de", "de", "es"]
     free = alone(Request(noise(1)))
     assert free.language_probability is not None
-    assert free.language_probability >= SURE
+    assert free.language_probability >= HINT_BELOW
     assert free.language != "de"
     assert alone(Request(noise(1), language_hint="de")).language == free.language

@@ -3,11 +3,11 @@ import pytest
 from streaming.languages import ENOUGH, Languages
 from streaming.protocol import Final
 from tests.support.streams import (
-    Heard,
+    GoodHypothesis,
     decodes,
     earlies,
+    feed_all,
     finals,
-    hear,
     loud,
     partials,
     quiet,
@@ -54,32 +54,34 @@ def test_a_guess_is_not_remembered(probability: float | None, voiced: int) -> No
 def test_first_partials_wait_until_a_language_can_be_told() -> None:
     """Else they flash in one that nobody speaks."""
     stream = session(language=None)
-    (first,) = partials(hear(stream, loud(1.3)))
+    (first,) = partials(feed_all(stream, loud(1.3)))
     assert first.voiced >= ENOUGH
     assert (first.language, first.language_hint) == (None, None)
-    stream.accept(first, Heard("ja das ist", language="de", language_probability=0.8), 1.0)
-    (second,) = partials(hear(stream, loud(0.3)))
+    stream.accept(first, GoodHypothesis("ja das ist", language="de", language_probability=0.8), 1.0)
+    (second,) = partials(feed_all(stream, loud(0.3)))
     assert (second.language, second.language_hint) == (None, "de")
 
 
 def test_each_utterance_is_detected_anew_and_noise_teaches_nothing() -> None:
     stream = session(language=["en", "de"])
-    (one,) = finals(hear(stream, loud(1.5), quiet(0.8)))
-    stream.accept(one, Heard("guten Tag", language="de", language_probability=0.9), 1.0)
-    two, three = finals(hear(stream, loud(1.5), quiet(0.8), loud(0.3), quiet(0.8)))
+    (one,) = finals(feed_all(stream, loud(1.5), quiet(0.8)))
+    stream.accept(one, GoodHypothesis("guten Tag", language="de", language_probability=0.9), 1.0)
+    two, three = finals(feed_all(stream, loud(1.5), quiet(0.8), loud(0.3), quiet(0.8)))
     assert (two.language, two.language_hint) == (("en", "de"), "de")
     assert (three.language, three.language_hint) == ("de", None)
-    noise = Heard("you", language="en", language_probability=0.9, no_speech=0.9, mean_logprob=-1.0)
-    (final, _) = [*stream.accept(two, noise, 1.0), *stream.accept(three, Heard("ja"), 1.0)]
+    noise = GoodHypothesis(
+        "you", language="en", language_probability=0.9, no_speech=0.9, mean_logprob=-1.0
+    )
+    (final, _) = [*stream.accept(two, noise, 1.0), *stream.accept(three, GoodHypothesis("ja"), 1.0)]
     assert isinstance(final, Final)
     assert final.text == ""
-    (four,) = finals(hear(stream, loud(0.3), quiet(0.8)))
+    (four,) = finals(feed_all(stream, loud(0.3), quiet(0.8)))
     assert four.language == "de"
 
 
 def test_an_early_final_is_in_the_language_that_its_final_would_be_in() -> None:
     stream = session(language=None)
-    outputs = hear(stream, loud(0.5), quiet(0.8))
+    outputs = feed_all(stream, loud(0.5), quiet(0.8))
     (early,), (final,) = earlies(outputs), finals(outputs)
     assert early.language == final.language
     assert len(decodes(outputs)) == 2

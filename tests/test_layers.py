@@ -1,13 +1,14 @@
 """The arrows between the rooms, and between the rooms within them, read off the source: nothing points upward."""
 
+import ast
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.architecture import arrows, floors, imports
+from tests.support.architecture import arrows, floors, imports, lengths
+from tests.support.python import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("clients", "daemon", "model", "streaming")
 ALLOWED = {
     # The first two need no more than msgspec, the third PyAV.
@@ -36,12 +37,13 @@ CLOCKS = {"model/whisper/measure.py": {"time"}}
 # What each room within a room may import of its neighbours, lowest first.
 WITHIN = {
     "model": {
+        "flags": set[str](),
         "whisper": set[str](),
         "checkpoints": {"whisper"},
         "drafting": {"checkpoints", "whisper"},
         "engine": {"drafting", "checkpoints", "whisper"},
-        "training": {"engine", "drafting", "checkpoints", "whisper"},
-        "bench": {"engine", "drafting", "checkpoints", "whisper"},
+        "training": {"flags", "engine", "drafting", "checkpoints", "whisper"},
+        "bench": {"flags", "engine", "drafting", "checkpoints", "whisper"},
     },
     "daemon": {
         "config": set[str](),
@@ -51,6 +53,7 @@ WITHIN = {
         "sessions": {"config", "net", "recognition", "monitoring"},
         "files": {"net", "recognition", "monitoring", "sessions"},
         "endpoints": {"net", "monitoring", "sessions", "files"},
+        "entrances": {"config", "net", "sessions"},
         "server": {
             "config",
             "net",
@@ -59,7 +62,9 @@ WITHIN = {
             "sessions",
             "files",
             "endpoints",
+            "entrances",
         },
+        "serve_flags": {"config", "monitoring"},
         "serve": {"config", "net", "monitoring", "server"},
         "cli": set[str](),
         "models": set[str](),
@@ -93,6 +98,13 @@ def test_rooms_within_a_room_point_downward_only(package: str) -> None:
         upward = {one.partition(".")[2] for one in others} - allowed[room.partition(".")[2]]
         assert not upward, f"{room} may not import {sorted(upward)}"
     assert floors(found) is not None, "arrows run in a circle"
+
+
+def test_classes_that_much_meets_in_stay_short() -> None:
+    names = {"Session", "LiveSession", "Connection", "Daemon", "Engine", "Runner"}
+    found = [one for one in lengths(FILES, ast.ClassDef) if one.name in names]
+    assert {one.name for one in found} == names
+    assert not [one for one in found if one.lines >= 200]
 
 
 def test_only_the_microphone_client_names_sounddevice() -> None:

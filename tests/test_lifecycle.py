@@ -13,7 +13,7 @@ from daemon.config import Config
 from daemon.monitoring.metrics import Metrics
 from daemon.recognition.request_queue import Work
 from daemon.recognition.scheduler import Scheduler
-from daemon.sessions.close_reasons import SHUTTING_DOWN, CloseReason
+from daemon.sessions.close_reasons import INTERNAL, SHUTTING_DOWN, CloseReason
 from daemon.sessions.frame_handler import FrameHandler
 from daemon.sessions.live_session import LiveSession, Service
 from daemon.sessions.registry import SessionRegistry
@@ -21,7 +21,7 @@ from daemon.sessions.transcripts import Transcripts
 from model.engine.requests import Request
 from streaming.dialects.dialect import Opening, Told
 from streaming.dialects.native import Native
-from streaming.lifecycle import NOT_STARTED, STARTED, STEPS, STOPPED, Event, Lifecycle, State, after
+from streaming.lifecycle import NOT_STARTED, STARTED, STEPS, STOPPED, Event, State, after
 from streaming.protocol import (
     ClientMessage,
     Closed,
@@ -47,7 +47,6 @@ def exits(state: State) -> set[State]:
 
 @pytest.mark.parametrize("state", State)
 def test_every_state_comes_after_the_start_and_before_the_end(state: State) -> None:
-    """And nothing comes after the end."""
     ahead = {State.STARTING}
     for _ in State:
         ahead |= {to for one in ahead for to in exits(one)}
@@ -61,17 +60,13 @@ def test_every_state_comes_after_the_start_and_before_the_end(state: State) -> N
 
 @pytest.mark.parametrize(("state", "event"), [(s, e) for s in State for e in Event])
 def test_an_event_leads_on_is_refused_or_is_our_own_mistake(state: State, event: Event) -> None:
-    lifecycle = Lifecycle()
-    lifecycle.state = state
     step = STEPS.get((state, event))
     if isinstance(step, State):
-        lifecycle.step(event)
-        assert lifecycle.state is step
+        assert after(state, event) is step
         return
     mistake = AssertionError if step is None else ProtocolError
     with pytest.raises(mistake, match=step or f"{event} in {state}"):
-        lifecycle.step(event)
-    assert lifecycle.state is state
+        after(state, event)
 
 
 def test_what_is_refused_is_said_in_words() -> None:
@@ -197,6 +192,7 @@ class Walk(RuleBasedStateMachine):
         self.audio = frames(speech(), 44_800)
         self.returned = False
         self.dropped = False
+        self.broken = False
 
     def run(self, coroutine: Coroutine[Any, Any, object]) -> None:
         """Let the loop do it, and all that is due."""
@@ -269,9 +265,10 @@ class Walk(RuleBasedStateMachine):
             self.run(self.hear(one))
         news = self.wire.errors()[before:]
         if isinstance(refusal, str) and not excused:
-            assert news[:1] == [refusal]
+            assert self.broken or news[:1] == [refusal]
         else:
-            assert not [one for one in news if "recognised" not in one]
+            ours = INTERNAL.error.message if self.broken and INTERNAL.error else "recognised"
+            assert not [one for one in news if "recognised" not in one and one != ours]
 
     async def hear(self, said: ClientMessage | bytes) -> None:
         if isinstance(said, bytes):
@@ -379,6 +376,22 @@ class Walk(RuleBasedStateMachine):
         self.run(self.do(self.registry.abandon))
         self.dropped = True
 
+    @precondition(lambda self: self.session is not None and not self.over and not self.broken)
+    @rule()
+    def break_stream(self) -> None:
+        """From now on every step of the stream is a fault of our own."""
+
+        def fault(*_: object) -> None:
+            raise RuntimeError("a fault of the stream")
+
+        assert self.session is not None
+        stream = cast(Any, self.session.stream)
+        for step in ("feed", "process", "flush", "stop", "shut_down", "accept", "fail"):
+            setattr(stream, step, fault)
+        expire = stream.expire
+        stream.expire = lambda: expire() if stream.state.is_finished else fault()
+        self.broken = True
+
     def teardown(self) -> None:
         if self.session is not None:
             self.stop()
@@ -405,7 +418,8 @@ class Walk(RuleBasedStateMachine):
             assert [final.utterance for final in self.notes.finals] == list(range(told))
             (closed,) = self.notes.closed
             assert closed is None or closed.finals == told
-            assert self.dropped or (closed is not None and self.session.lag.outstanding == 0)
+            given_up = self.dropped or self.broken
+            assert given_up or (closed is not None and self.session.lag.outstanding == 0)
         for message in self.wire.told:
             assert isinstance(message, Closed)
             assert message.finals == told == len(self.finals)

@@ -1,4 +1,4 @@
-"""What holds on the wire beside the protocol: doors, limits and reload, over real sockets."""
+"""What holds on the wire beside the protocol: tokens, limits and reload, over real sockets."""
 
 import asyncio
 import importlib.util
@@ -8,41 +8,29 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from websockets.exceptions import InvalidStatus
 
 from daemon.config import Config, ConfigError
-from daemon.monitoring.log import TextFormatter
 from daemon.monitoring.metrics import total
-from daemon.monitoring.systemd_notify import Manager
-from daemon.net.listener import STRANGERS
+from daemon.monitoring.systemd_notify import Notifier
+from daemon.net.listener import SPARE_CONNECTIONS
 from daemon.serve import reload
-from daemon.server import Daemon
-from streaming.lifecycle import State
-from streaming.protocol import Closed, Error, Final, Flush, Flushed, Ready, Start, Stop
+from streaming.protocol import Closed, Error, Final, Flush, Flushed, Ready, Start
 from streaming.silero import network
 from tests.support.fakes import PATIENCE, ScriptedEngine
-from tests.support.wire import calling, frames, get, sentence, serving, speech, talk, until
-
-ALICE, BOB = "alices-token-is-long", "bobs-token-is-longer"
-
-
-@pytest.fixture
-def tokens(tmp_path: Path) -> str:
-    path = tmp_path / "tokens"
-    path.write_text(f"alice {ALICE}\nbob {BOB}\n")
-    return str(path)
-
-
-def bearer(token: str) -> dict[str, Any]:
-    return {"additional_headers": {"Authorization": f"Bearer {token}"}}
-
-
-async def refused(daemon: Daemon, **options: Any) -> int:
-    """The status of a websocket that does not come about."""
-    with pytest.raises(InvalidStatus) as caught:
-        async with calling(daemon, **options):
-            pass
-    return caught.value.response.status_code
+from tests.support.wire import (
+    ALICE,
+    BOB,
+    bearer,
+    calling,
+    frames,
+    get,
+    refusal,
+    sentence,
+    serving,
+    speech,
+    talk,
+    until,
+)
 
 
 async def test_a_token_opens_the_door_and_is_logged_by_its_label(
@@ -50,14 +38,13 @@ async def test_a_token_opens_the_door_and_is_logged_by_its_label(
 ) -> None:
     with caplog.at_level(logging.DEBUG):
         async with serving(ScriptedEngine(), tokens_file=tokens) as daemon:
-            assert await refused(daemon) == 401
-            assert await refused(daemon, **bearer(f"{ALICE}x")) == 401
+            assert (await refusal(daemon)).status_code == 401
+            assert (await refusal(daemon, **bearer(f"{ALICE}x"))).status_code == 401
             assert (await get(daemon, "/metrics"))[0] == 401
             assert (await get(daemon, "/healthz"))[0] == 401
             assert (await get(daemon, "/livez"))[0] == (await get(daemon, "/readyz"))[0] == 200
             async with calling(daemon, **bearer(ALICE)) as client:
-                await client.say(Start(), sentence(), Stop())
-                await client.hear_all()
+                await client.finish(Start(), sentence())
             await until(lambda: not len(daemon.sessions))
             assert (
                 total(daemon.metrics.refused) == total(daemon.metrics.refused.labels("token")) == 2
@@ -72,88 +59,53 @@ async def test_a_token_opens_the_door_and_is_logged_by_its_label(
 async def test_a_token_has_its_share_of_the_sessions(tokens: str) -> None:
     settings: dict[str, Any] = {"tokens_file": tokens, "max_sessions_per_token": 1}
     async with serving(ScriptedEngine(), **settings) as daemon, calling(daemon, **bearer(ALICE)):
-        assert await refused(daemon, **bearer(ALICE)) == 429
+        assert (await refusal(daemon, **bearer(ALICE))).status_code == 429
         async with calling(daemon, **bearer(BOB)) as client:
             await client.say(Start())
-            await client.hear_until(Ready)
+            await client.receive_until(Ready)
 
 
 async def test_a_web_page_elsewhere_is_kept_out_unless_listed() -> None:
     allowed = ("https://example.org",)
     async with serving(ScriptedEngine(), allowed_origins=allowed) as daemon:
-        assert await refused(daemon, origin="https://evil.example") == 403
+        assert (await refusal(daemon, origin="https://evil.example")).status_code == 403
         own = f"http://127.0.0.1:{daemon.port}"
         for origin in (own, *allowed):
             async with calling(daemon, origin=origin) as client:
                 await client.say(Start())
-                await client.hear_until(Ready)
+                await client.receive_until(Ready)
 
 
-async def test_an_idle_session_is_ended_with_all_that_was_spoken() -> None:
-    async with (
-        serving(ScriptedEngine(), idle_seconds=0.3) as daemon,
-        calling(daemon) as client,
-    ):
+@pytest.mark.parametrize(
+    ("settings", "end", "says"),
+    [
+        ({"idle_seconds": 0.3}, (4000, "idle"), "idle"),
+        ({"max_session_seconds": 0.3}, (4001, "time limit"), "time_limit"),
+    ],
+)
+async def test_a_session_whose_time_is_over_ends_with_all_that_was_spoken(
+    settings: dict[str, Any], end: tuple[int, str], says: str
+) -> None:
+    async with serving(ScriptedEngine(), **settings) as daemon, calling(daemon) as client:
         await client.say(Start(partials=False), sentence())
-        assert await client.hang_up() == (4000, "idle")
+        assert await client.hang_up() == end
         (error,) = client.all(Error)
-        assert (error.code, error.fatal) == ("idle", True)
+        assert (error.code, error.fatal) == (says, True)
         (closed,) = client.all(Closed)
+        assert client.heard[-1] == closed
         assert closed.finals == len(client.all(Final)) > 0
-
-
-async def test_who_waits_for_finals_is_not_idle() -> None:
-    engine = ScriptedEngine()
-    engine.hold()
-    async with serving(engine, idle_seconds=0.7) as daemon, calling(daemon) as client:
-        await client.say(Start(partials=False), sentence(), Stop())
-        await until(engine.entered.is_set)
-        await asyncio.sleep(1.5)  # twice as long
-        engine.release()
-        await client.hear_all()
-        assert await client.hang_up() == (1000, "")
 
 
 async def test_an_empty_frame_is_a_sign_of_life() -> None:
     """For clients that send no sound while nobody speaks."""
-    async with (
-        serving(ScriptedEngine(), idle_seconds=1.5) as daemon,
-        calling(daemon) as client,
-    ):
+    async with serving(ScriptedEngine(), idle_seconds=1.5) as daemon, calling(daemon) as client:
         await client.say(Start(partials=False), sentence())
         for _ in range(30):
             await asyncio.sleep(0.1)  # in all, twice as long
             await client.say(b"")
         assert len(daemon.sessions) == 1
-        await client.say(Stop())
-        await client.hear_all()
+        await client.finish()
         assert await client.hang_up() == (1000, "")
-        assert not client.all(Error)
-
-
-async def test_a_session_ends_when_its_time_is_over() -> None:
-    async with (
-        serving(ScriptedEngine(), max_session_seconds=0.3) as daemon,
-        calling(daemon) as client,
-    ):
-        await client.say(Start(partials=False), sentence())
-        assert await client.hang_up() == (4001, "time limit")
-        assert client.all(Final)
-        assert isinstance(client.heard[-1], Closed)
-
-
-async def test_who_has_said_stop_has_the_time_that_its_finals_take() -> None:
-    engine = ScriptedEngine()
-    engine.hold()
-    async with serving(engine, max_session_seconds=1.5) as daemon, calling(daemon) as client:
-        await client.say(Start(partials=False), sentence(), Stop())
-        ready = await client.hear_until(Ready)
-        await until(lambda: daemon.sessions[ready.session].state is State.DRAINING)
-        await asyncio.sleep(1.7)
-        engine.release()
-        assert await client.hang_up() == (1000, "")
-        assert client.all(Final)
-        assert isinstance(client.heard[-1], Closed)
         assert not client.all(Error)
 
 
@@ -163,44 +115,24 @@ async def test_audio_is_taken_no_faster_than_its_limit(monkeypatch: pytest.Monke
     clock = asyncio.get_running_loop().time
     async with serving(ScriptedEngine(), max_audio_rate=40.0) as daemon, calling(daemon) as client:
         began = clock()
-        await client.say(Start(partials=False), *frames(speech()), Stop())
-        await client.hear_all()
+        await client.finish(Start(partials=False), *frames(speech()))
         seconds = len(speech()) / 32_000
         assert clock() - began >= (seconds - 2.0) / 40.0
         (closed,) = client.all(Closed)
         assert closed.received == len(speech()) // 2
 
 
-async def test_what_a_client_says_at_its_end_cannot_forge_the_log(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """The reason of its close frame is text of its own."""
-    with caplog.at_level(logging.INFO, logger="daemon"):
-        async with serving(ScriptedEngine()) as daemon:
-            async with calling(daemon) as client:
-                await client.say(Start())
-                await client.hear_until(Ready)
-                await client.socket.close(1000, "bye\n2026-01-01 ERROR daemon: \x1b[2Jforged")
-            await until(lambda: not len(daemon.sessions))
-    lines = [TextFormatter().format(record) for record in caplog.records]
-    assert any("closed by the client before its end (code 1000)" in line for line in lines)
-    assert all(line.isprintable() for line in lines)
-
-
-async def test_a_reload_changes_what_can_be_changed_and_drops_nobody(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_reload_changes_much_and_drops_nobody(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(ScriptedEngine(), max_sessions=1) as daemon:
         async with calling(daemon) as client:
             await client.say(Start(partials=False))
-            await client.hear_until(Ready)
-            assert await refused(daemon) == 503
+            await client.receive_until(Ready)
+            assert (await refusal(daemon)).status_code == 503
             settings = Config(port=daemon.port, max_sessions=2, threads=7)
             with caplog.at_level(logging.INFO, logger="daemon"):
-                reload(daemon, Manager(), lambda: settings)
+                reload(daemon, Notifier(), lambda: settings)
             assert await talk(daemon)
-            await client.say(sentence(), Stop())
-            await client.hear_all()
+            await client.finish(sentence())
         assert "reloaded; changed: max_sessions" in caplog.text
         assert "wait for a restart: port, threads" in caplog.text
 
@@ -211,15 +143,14 @@ async def test_a_reload_reaches_the_port_and_the_transcripts(tmp_path: Path) -> 
     old.write_bytes(b"\n" * 2**21)
     settings: dict[str, Any] = {"max_sessions": 1, "transcripts_dir": str(tmp_path)}
     async with serving(ScriptedEngine(), **settings) as daemon, calling(daemon) as client:
-        assert daemon.listener.most == 1 + STRANGERS
+        assert daemon.listener.most == 1 + SPARE_CONNECTIONS
         await client.say(Start(partials=False), sentence(), Flush())
-        await client.hear_until(Flushed)
+        await client.receive_until(Flushed)
         assert old.name in parts(tmp_path)
         sizes: dict[str, Any] = {"transcripts_file_mb": 1e-4, "transcripts_keep_mb": 1.0}
         daemon.reload(replace(daemon.config, max_sessions=5, **sizes))
-        assert daemon.listener.most == 5 + STRANGERS
-        await client.say(sentence(), Stop())
-        await client.hear_all()
+        assert daemon.listener.most == 5 + SPARE_CONNECTIONS
+        await client.finish(sentence())
     assert old.name not in parts(tmp_path)
     assert len(parts(tmp_path)) > 1
 
@@ -228,7 +159,7 @@ def parts(folder: Path) -> list[str]:
     return [path.name for path in folder.glob("*.jsonl")]
 
 
-class Listening(Manager):
+class Listening(Notifier):
     """A manager that keeps what it is told first each time."""
 
     def __init__(self) -> None:
@@ -240,9 +171,7 @@ class Listening(Manager):
 
 
 async def test_a_reload_tells_of_no_model_before_there_is_one() -> None:
-    """It is taken over all the same."""
-    engine, systemd_notify = ScriptedEngine(), Listening()
-    engine.hold_warm_up()
+    engine, systemd_notify = ScriptedEngine(warm=False), Listening()
     async with serving(engine, warm=False) as daemon:
         settings = replace(daemon.config, max_sessions=3)
         reload(daemon, systemd_notify, lambda: settings)
@@ -269,21 +198,19 @@ async def test_a_reload_has_an_end_whatever_becomes_of_it() -> None:
 
 
 async def test_a_wrong_file_changes_nothing(tokens: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Neither where it cannot be read nor where what it names cannot be used."""
-
     def unreadable() -> Config:
         raise ConfigError("captiond.toml is not TOML: line 3")
 
     async with serving(ScriptedEngine(), tokens_file=tokens) as daemon:
         before = daemon.config
-        reload(daemon, Manager(), unreadable)
+        reload(daemon, Notifier(), unreadable)
         reload(
             daemon,
-            Manager(),
+            Notifier(),
             lambda: Config(port=0, tokens_file=f"{tokens}.absent", max_sessions=1),
         )
         assert daemon.config is before
-        assert await refused(daemon) == 401
+        assert (await refusal(daemon)).status_code == 401
     errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert len(errors) == 2
     assert all("everything stays as it was" in error for error in errors)
@@ -297,21 +224,16 @@ async def test_a_detector_that_cannot_be_had_changes_nothing(
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     async with serving(ScriptedEngine()) as daemon:
         before = daemon.config
-        reload(daemon, Manager(), lambda: replace(before, vad="silero"))
+        reload(daemon, Notifier(), lambda: replace(before, vad="silero"))
         assert daemon.config is before
         assert "vad = webrtc" in caplog.text
         assert await talk(daemon)
 
 
 async def test_tokens_are_read_again(tokens: str) -> None:
-    """Who has lost its token is let in no more."""
     async with serving(ScriptedEngine(), tokens_file=tokens) as daemon:
-        rewrite(tokens, f"bob {BOB}\n")
+        await asyncio.to_thread(Path(tokens).write_text, f"bob {BOB}\n")
         daemon.reload(daemon.config)
-        assert await refused(daemon, **bearer(ALICE)) == 401
+        assert (await refusal(daemon, **bearer(ALICE))).status_code == 401
         async with calling(daemon, **bearer(BOB)):
             pass
-
-
-def rewrite(path: str, text: str) -> None:
-    Path(path).write_text(text)

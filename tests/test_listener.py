@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from websockets.asyncio.client import connect, unix_connect
+from websockets.asyncio.client import ClientConnection, connect, unix_connect
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import InvalidMessage, InvalidStatus
 from websockets.http11 import Request, Response
@@ -19,7 +19,7 @@ from daemon.net.exchange import Exchange
 from daemon.net.http import Reply, wants_websocket
 from daemon.net.listener import Listener
 from daemon.server import Daemon
-from streaming.protocol import Ready, Start, Stop
+from streaming.protocol import Ready, Start
 from tests.support.certificates import Certificates, certificates
 from tests.support.fakes import PATIENCE, ScriptedEngine
 from tests.support.wire import Client, get, serving, talk, until
@@ -44,7 +44,7 @@ async def gone(reader: asyncio.StreamReader) -> None:
 
 
 @asynccontextmanager
-async def listening(strangers: int) -> AsyncIterator[Listener]:
+async def listening(spare: int) -> AsyncIterator[Listener]:
     """A port that lets every websocket in, answers every other request, and waits for the silent."""
 
     async def handle(socket: ServerConnection) -> None:
@@ -58,7 +58,7 @@ async def listening(strangers: int) -> AsyncIterator[Listener]:
 
     with pytest.MonkeyPatch.context() as patient:
         patient.setattr("daemon.net.listener.REQUEST_TIMEOUT", 2 * PATIENCE)
-        patient.setattr("daemon.net.listener.STRANGERS", strangers)
+        patient.setattr("daemon.net.listener.SPARE_CONNECTIONS", spare)
         listener = Listener(handle, answer, take, Config(port=0, max_sessions=1), None)
         await listener.open([])
         yield listener
@@ -69,7 +69,7 @@ async def listening(strangers: int) -> AsyncIterator[Listener]:
 
 async def test_beyond_their_number_the_connection_that_was_silent_longest_ends() -> None:
     """Silence keeps nobody out; whoever has asked for something stays."""
-    async with listening(strangers=3) as listener, connect(f"ws://{listener.address}") as client:
+    async with listening(spare=3) as listener, connect(f"ws://{listener.address}") as client:
         idle = []
         for _ in range(3):
             idle.append(await asyncio.open_connection("127.0.0.1", listener.port))
@@ -87,7 +87,7 @@ async def test_beyond_their_number_the_connection_that_was_silent_longest_ends()
 
 
 async def test_where_everybody_has_asked_for_something_the_newcomer_goes() -> None:
-    async with listening(strangers=0) as listener, connect(f"ws://{listener.address}") as client:
+    async with listening(spare=0) as listener, connect(f"ws://{listener.address}") as client:
         reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
         await gone(reader)
         writer.close()
@@ -96,11 +96,19 @@ async def test_where_everybody_has_asked_for_something_the_newcomer_goes() -> No
 
 async def test_however_many_come_at_once_their_number_is_kept() -> None:
     """All of them are accepted in one turn of the loop."""
-    async with listening(strangers=3) as listener:
+    async with listening(spare=3) as listener:
         with ExitStack() as crowd:
             for _ in range(20):
                 crowd.enter_context(socket.create_connection(("127.0.0.1", listener.port)))
             await until(lambda: len(listener.sockets) == 4)
+
+
+async def begun(opened: ClientConnection) -> Client:
+    """A client that has its session."""
+    client = Client(opened)
+    await client.say(Start())
+    await client.receive_until(Ready)
+    return client
 
 
 async def served(inherited: socket.socket) -> bool:
@@ -108,17 +116,13 @@ async def served(inherited: socket.socket) -> bool:
     sock = socket.create_connection(inherited.getsockname())
     sock.setblocking(False)
     async with connect("ws://localhost/", sock=sock, open_timeout=None) as opened:
-        client = Client(opened)
-        await client.say(Start(), Stop())
-        await client.hear_until(Ready)
-        await client.hear_all()
+        await (await begun(opened)).finish()
     return True
 
 
 async def test_a_socket_that_is_handed_over_waits_for_the_model() -> None:
     """A client that comes while the daemon restarts is served, not refused."""
-    engine = ScriptedEngine()
-    engine.hold_warm_up()
+    engine = ScriptedEngine(warm=False)
     with socket.create_server(("127.0.0.1", 0)) as inherited:
         daemon = Daemon(Config(), lambda: engine, inherited=[inherited])
         await daemon.start()
@@ -162,9 +166,7 @@ async def test_a_unix_socket_will_do(tmp_path: Path) -> None:
         await daemon.start()
         running = asyncio.create_task(daemon.run())
         async with unix_connect(path, "ws://localhost/") as opened:
-            client = Client(opened)
-            await client.say(Start())
-            await client.hear_until(Ready)
+            await begun(opened)
         assert daemon.address == f"ws://{path}"
         daemon.stop()
         await asyncio.wait_for(running, PATIENCE)
@@ -181,9 +183,7 @@ async def test_tls_is_all_that_is_spoken_with_a_certificate(tmp_path: Path) -> N
         url = f"wss://127.0.0.1:{daemon.port}"
         assert daemon.address == url
         async with connect(url, ssl=made.client()) as opened:
-            client = Client(opened)
-            await client.say(Start())
-            await client.hear_until(Ready)
+            await begun(opened)
         with pytest.raises((InvalidMessage, ConnectionError)):
             await connect(f"ws://127.0.0.1:{daemon.port}")
         with pytest.raises(ssl.SSLCertVerificationError):
@@ -195,16 +195,13 @@ async def test_a_new_certificate_serves_new_connections_and_old_ones_stay(tmp_pa
     async with tls_daemon(made) as daemon:
         url = f"wss://127.0.0.1:{daemon.port}"
         async with connect(url, ssl=made.client()) as opened:
-            client = Client(opened)
-            await client.say(Start())
-            await client.hear_until(Ready)
+            client = await begun(opened)
             before = serial(opened.transport)
             made.renew()
             daemon.reload(Config(tls_certificate=made.certificate, tls_key=made.key))
             async with connect(url, ssl=made.client()) as other:
                 assert serial(other.transport) != before
-            await client.say('{"type": "stop"}')
-            await client.hear_all()
+            await client.finish()
 
 
 def serial(transport: asyncio.BaseTransport) -> str:

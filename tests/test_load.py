@@ -1,9 +1,8 @@
-import hashlib
-import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from tests.support.tiny_files import (
     CONFIG,
     WEIGHTS,
     ctranslate2_variables,
+    in_parts,
     model_bin,
     save_ctranslate2,
     save_transformers,
@@ -40,7 +40,6 @@ def test_a_transformers_directory(tmp_path: Path) -> None:
 
 
 def test_a_sharded_directory(tmp_path: Path) -> None:
-    """Several safetensors files are one model."""
     save_transformers(tmp_path, shards=2)
     assert len(list(tmp_path.glob("model-*.safetensors"))) > 1
     same(load(str(tmp_path)).weights, WEIGHTS)
@@ -61,10 +60,6 @@ def refused(directory: Path, words: str) -> None:
         load(str(directory))
 
 
-def test_an_empty_directory_says_what_was_looked_for(tmp_path: Path) -> None:
-    refused(tmp_path, r"looked for model\.safetensors .* and model\.bin")
-
-
 def test_missing_and_unknown_tensors_are_listed(tmp_path: Path) -> None:
     path = save_transformers(tmp_path) / "model.safetensors"
     tensors = load_file(path)
@@ -75,59 +70,52 @@ def test_missing_and_unknown_tensors_are_listed(tmp_path: Path) -> None:
     )
 
 
-def test_damaged_files_are_refused_in_words(tmp_path: Path) -> None:
-    save_transformers(tmp_path)
-    (tmp_path / "config.json").write_text("{")
-    refused(tmp_path, "is not JSON")
-    (tmp_path / "config.json").write_text("[]")
-    refused(tmp_path, "does not hold a JSON object")
-    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
-    refused(tmp_path, "not whisper")
-    (tmp_path / "config.json").unlink()
-    refused(tmp_path, r"lacks config\.json")
+@pytest.mark.parametrize(
+    ("save", "file", "size", "words"),
+    [
+        (Path, "", 0, r"looked for model\.safetensors .* and model\.bin"),
+        (save_transformers, "config.json", None, r"lacks config\.json"),
+        (save_ctranslate2, "tokenizer.json", None, "no tokenizer"),
+        (save_transformers, "model.safetensors", 5000, "cannot be read"),
+        (save_ctranslate2, "model.bin", 5000, "cut short"),
+        (save_ctranslate2, "model.bin", 0, "cannot be read"),
+    ],
+)
+def test_what_is_missing_or_cut_short_is_said(
+    tmp_path: Path, save: Callable[[Path], Path], file: str, size: int | None, words: str
+) -> None:
+    """size: what is left of the file in bytes; None takes it away."""
+    path = save(tmp_path) / file
+    if size is None:
+        path.unlink()
+    elif file:
+        os.truncate(path, size)
+    refused(tmp_path, words)
 
 
-def test_a_truncated_safetensors_file_is_refused(tmp_path: Path) -> None:
-    path = save_transformers(tmp_path) / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:5000])
-    refused(tmp_path, "cannot be read")
-
-
-def test_a_truncated_model_bin_is_refused(tmp_path: Path) -> None:
-    path = save_ctranslate2(tmp_path) / "model.bin"
-    path.write_bytes(path.read_bytes()[:5000])
-    refused(tmp_path, "cut short")
-
-
-def test_an_empty_model_bin_is_refused(tmp_path: Path) -> None:
-    (save_ctranslate2(tmp_path) / "model.bin").write_bytes(b"")
-    refused(tmp_path, "cannot be read")
-
-
-def test_a_configuration_with_wrong_types_is_refused(tmp_path: Path) -> None:
-    save_transformers(tmp_path)
-    config = json.loads((tmp_path / "config.json").read_text()) | {"d_model": "wide"}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    refused(tmp_path, "is not Whisper's")
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "does not hold a JSON object"),
+        ('{"model_type": "bert"}', "not whisper"),
+        ('{"model_type": "whisper", "d_model": "wide"}', "is not Whisper's"),
+        (
+            '{"model_type": "whisper", "activation_function": "relu"}',
+            "only Whisper's own architecture",
+        ),
+    ],
+)
+def test_another_configuration_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "model.safetensors").touch()
+    (tmp_path / "config.json").write_text(text)
+    refused(tmp_path, words)
 
 
 @pytest.mark.parametrize("name", ["a--b/c", "a/b.git", "a/b..c", "a/" + "b" * 120])
 def test_names_that_the_hub_refuses_are_errors_in_words(name: str) -> None:
     with pytest.raises(ModelError, match="could not be fetched"):
         load(name)
-
-
-def test_a_directory_without_tokenizer_is_refused(tmp_path: Path) -> None:
-    save_ctranslate2(tmp_path)
-    (tmp_path / "tokenizer.json").unlink()
-    refused(tmp_path, "no tokenizer")
-
-
-def test_another_architecture_is_refused(tmp_path: Path) -> None:
-    save_transformers(tmp_path)
-    config = json.loads((tmp_path / "config.json").read_text()) | {"activation_function": "relu"}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    refused(tmp_path, "only Whisper's own architecture")
 
 
 @pytest.mark.parametrize("name", ["enormous", "", "a/b/c", "./missing", "é/x"])
@@ -139,19 +127,10 @@ def test_an_unknown_name_lists_the_known_ones(name: str) -> None:
 @pytest.fixture
 def packaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Package:
     """The tiny model split over two installed packages."""
-    whole = model_bin(ctranslate2_variables(torch.float16))
-    for number, piece in ((1, whole[:1000]), (2, whole[1000:])):
-        home = tmp_path / f"tinypart{number}"
-        (home / "data").mkdir(parents=True)
-        (home / "__init__.py").touch()
-        (home / "data" / f"model.bin.part{number}").write_bytes(piece)
-    write_tokenizer(tmp_path / "tinypart1" / "data")
-    (tmp_path / "tinypart1" / "data" / "config.json").write_text("{}")
-    monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(loading, "_hub_cache", lambda _: None)
-    parts = (("tinypart1", "data/model.bin.part1"), ("tinypart2", "data/model.bin.part2"))
-    digest = hashlib.sha256(whole).hexdigest()
-    package = Package(("tinypart1", "tinypart2"), "tinypart1", "data", parts, digest)
+    package = in_parts(tmp_path, model_bin(ctranslate2_variables(torch.float16)))
+    write_tokenizer(tmp_path / "tinypart1" / "data")
+    monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setitem(loading.PACKAGES, "base", package)
     return package
 

@@ -1,9 +1,4 @@
 import csv
-import os
-import resource
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from model.training.synthesis.manifest import COLUMNS, Clip, Manifest, SynthesisError
-
-ROOT = Path(__file__).resolve().parent.parent
+from tests.support.disk import small_files
 
 
 def clip(number: int, seconds: float = 0.1) -> Clip:
@@ -57,9 +51,7 @@ def test_a_manifest_opened_again_knows_what_it_holds(tmp_path: Path) -> None:
     suppress_health_check=[HealthCheck.function_scoped_fixture],  # written anew each time
 )
 @given(data=st.data())
-def test_wherever_writing_stopped_nothing_is_lost_or_doubled(
-    tmp_path: Path, data: st.DataObject
-) -> None:
+def test_where_it_stopped_nothing_is_lost_or_doubled(tmp_path: Path, data: st.DataObject) -> None:
     path = tmp_path / "manifest.tsv"
     path.unlink(missing_ok=True)
     fill(path, 0, 1, 2)
@@ -88,36 +80,13 @@ def test_a_line_of_somebody_elses_is_refused(tmp_path: Path) -> None:
         fill(path, 1)
 
 
-def limited(path: Path, limit: int, seconds: float) -> subprocess.CompletedProcess[str]:
-    """Adds clip 1 in a process whose files may not grow beyond `limit` bytes."""
-    code = (
-        "import sys; from pathlib import Path; from tests.test_manifest import Manifest, clip\n"
-        "with Manifest(Path(sys.argv[1])) as manifest: manifest.add(clip(1, float(sys.argv[2])))"
-    )
-
-    def cap() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-
-    command = [sys.executable, "-B", "-c", code, str(path), str(seconds)]
-    return subprocess.run(
-        command,
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        preexec_fn=cap,
-    )
-
-
 def test_a_disk_that_is_full_leaves_no_part_of_a_clip(tmp_path: Path) -> None:
     path = tmp_path / "manifest.tsv"
     fill(path, 0)
     before = path.read_bytes()
     for limit, seconds in [(len(before) + 20, 0.001), (50, 30.0)]:
-        done = limited(path, limit, seconds)
-        assert "OSError: [Errno 27]" in done.stderr
+        with small_files(limit), pytest.raises(OSError, match="Errno 27"), Manifest(path) as full:
+            full.add(clip(1, seconds))
         assert path.read_bytes() == before
         assert not list(tmp_path.rglob("*.partial"))
     fill(path, 1)

@@ -29,7 +29,6 @@ def test_silence_is_not_a_number_of_nothing() -> None:
 @settings(max_examples=20, deadline=None)
 @given(st.integers(2, 60_000), st.integers(0, 1000))
 def test_a_fitted_window_is_the_front_of_the_full_one(samples: int, spare: int) -> None:
-    """Fewer states are the same features, cut."""
     mel, audio = LogMel(80), NOISE[:samples]
     states = min(1500, -(-samples // 320) + 2 + spare)
     full = mel([audio], 1500)
@@ -37,6 +36,5 @@ def test_a_fitted_window_is_the_front_of_the_full_one(samples: int, spare: int) 
 
 
 def test_each_row_stands_alone() -> None:
-    """Loud company does not change a quiet row's floor."""
     mel, quiet, loud = LogMel(80), NOISE[:8000] * 1e-4, NOISE[:16_000]
     assert torch.equal(mel([quiet, loud], 250)[:1], mel([quiet], 250))

@@ -2,8 +2,10 @@ import pytest
 import torch
 
 from model.engine.engine import Engine
+from model.engine.offline import transcribe
 from model.engine.phases import EncodeInputs, VerifyInputs
 from model.engine.requests import Failure, RequestOutput
+from tests.support.oracles import drain
 from tests.support.references import PROPOSERS, plain
 from tests.support.tiny import CHECKPOINT
 from tests.support.tiny_drafters import tiny_drafter
@@ -34,9 +36,7 @@ def test_when_memory_runs_out_the_batch_is_split_and_nothing_is_lost(
     exhaust(monkeypatch, engine, name, most)
     for request in GREEDY[:8]:
         engine.admit(request)
-    results: list[RequestOutput | Failure] = []
-    while engine.occupied:
-        results += engine.step()
+    results = drain(engine)
     assert len(results) == 8
     for one in results:
         assert isinstance(one, RequestOutput)
@@ -46,21 +46,19 @@ def test_when_memory_runs_out_the_batch_is_split_and_nothing_is_lost(
 
 
 def test_the_drafter_is_given_up_before_a_request_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its memory is freed, and what it drafted for goes on without it."""
     engine = Engine(CHECKPOINT, slots=2, drafter=tiny_drafter())
 
     def encode(*_: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     assert engine.runner.drafter is not None
-    monkeypatch.setattr(engine.runner.drafter, "hear", encode)
-    results = engine.transcribe(GREEDY[:4])
+    monkeypatch.setattr(engine.runner.drafter, "encode", encode)
+    results = transcribe(engine, GREEDY[:4])
     assert [one.tokens for one in results] == [plain(one.request) for one in results]
     assert engine.drafter is None
 
 
 def test_a_request_that_never_fits_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In words, and the engine lives on."""
     engine = Engine(CHECKPOINT, slots=2)
     exhaust(monkeypatch, engine, "encode", 0)
     engine.admit(GREEDY[0])
@@ -68,7 +66,7 @@ def test_a_request_that_never_fits_fails_alone(monkeypatch: pytest.MonkeyPatch) 
     assert isinstance(failure, Failure)
     assert "memory is exhausted" in failure.message
     monkeypatch.undo()  # there is memory again
-    (result,) = engine.transcribe([GREEDY[1]])
+    (result,) = transcribe(engine, [GREEDY[1]])
     assert result.tokens == plain(GREEDY[1])
 
 
@@ -81,17 +79,13 @@ def test_a_row_that_never_fits_fails_and_its_slot_is_free(monkeypatch: pytest.Mo
     assert isinstance(failure, Failure)
     assert engine.occupied == 1
     monkeypatch.undo()
-    results: list[RequestOutput | Failure] = []
-    while engine.occupied:
-        results += engine.step()
-    assert isinstance(results[0], RequestOutput)
-    assert results[0].tokens == plain(results[0].request)
+    (result,) = drain(engine)
+    assert isinstance(result, RequestOutput)
+    assert result.tokens == plain(result.request)
 
 
 @pytest.mark.parametrize("static", [False, True])
-def test_a_row_that_waits_for_memory_loses_no_token(
-    static: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_waits_for_memory_loses_no_token(static: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of three rows two go on when memory has run out; shapes are then those of two."""
     engine = Engine(CHECKPOINT, slots=4, proposer=PROPOSERS["oracle"], static=static)
     for request in GREEDY[:3]:
@@ -101,8 +95,7 @@ def test_a_row_that_waits_for_memory_loses_no_token(
     engine.admit(GREEDY[3])
     results += engine.step()
     monkeypatch.undo()  # there is memory again
-    while engine.occupied:
-        results += engine.step()
+    results += drain(engine)
     assert len(results) == 4
     assert sum(isinstance(one, Failure) for one in results) == 1
     for one in results:

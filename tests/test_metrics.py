@@ -1,22 +1,11 @@
-import asyncio
-
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from websockets.exceptions import InvalidStatus
 
 from daemon.monitoring.metrics import Metrics, total
-from streaming.protocol import DecodeFigures, Final, Flush, Partial, Start, Stop
+from streaming.protocol import DecodeFigures, Final, Flush, Partial, Start
 from tests.support.fakes import ScriptedEngine, health
-from tests.support.wire import (
-    FRAME,
-    calling,
-    frames,
-    get,
-    half_a_sentence,
-    sentence,
-    serving,
-    talk,
-    until,
-)
+from tests.support.wire import calling, get, half_a_sentence, sentence, serving, talk, until
 
 
 def parsed(text: str) -> dict[str, float]:
@@ -87,14 +76,14 @@ def test_what_the_scheduler_counts_is_shown_as_it_is() -> None:
 
 
 async def test_prometheus_sees_what_happened() -> None:
-    """One session with a partial and finals, and one client that was refused."""
     async with serving(ScriptedEngine(text=lambda _: "two words"), max_sessions=1) as daemon:
         async with calling(daemon) as client:
             await client.say(Start(language="en"), half_a_sentence())
-            await client.hear_until(Partial)
+            await client.receive_until(Partial)
+            with pytest.raises(InvalidStatus, match="HTTP 503"):
+                await talk(daemon)
             during = parsed((await get(daemon, "/metrics"))[2])
-            await client.say(Flush(), Stop())
-            await client.hear_all()
+            await client.finish(Flush())
         await until(lambda: not daemon.health.sessions)
         finals = await talk(daemon, Start(partials=False))
         await until(lambda: not daemon.health.sessions)
@@ -104,6 +93,7 @@ async def test_prometheus_sees_what_happened() -> None:
     assert "text/plain; version=" in head
     assert (during["captiond_sessions"], after["captiond_sessions"]) == (1, 0)
     assert after["captiond_info drafter= model=scripted"] == 1
+    assert (during["captiond_ready"], after["captiond_refused_total reason=full"]) == (0, 1)
     assert after["captiond_live"] == after["captiond_ready"] == 1
     assert after["captiond_sessions_started_total"] == 2
     assert after["captiond_connections_ended_total code=1000"] == 2
@@ -117,25 +107,3 @@ async def test_prometheus_sees_what_happened() -> None:
     assert after["captiond_rounds_total"] == 3 * (len(finals) + 1), "what the script says"
     assert after["captiond_tau"] == 1.0
     assert after["process_resident_memory_bytes"] > 1e6
-
-
-async def test_a_final_that_was_decoded_early_counts_as_one() -> None:
-    """However it came about: a client got it."""
-    async with serving(ScriptedEngine()) as daemon, calling(daemon) as client:
-        await client.say(Start(partials=False))
-        for frame in frames(sentence(), FRAME):
-            await client.say(frame)
-        await client.say(Stop())
-        await client.hear_all()
-        finals = client.all(Final)
-        figures = parsed((await get(daemon, "/metrics"))[2])
-        assert figures["captiond_finals_total"] == len(finals) > 0
-
-
-async def test_refusals_are_counted_by_their_reason() -> None:
-    async with serving(ScriptedEngine(), max_sessions=1) as daemon, calling(daemon):
-        (outcome,) = await asyncio.gather(talk(daemon), return_exceptions=True)
-        assert "HTTP 503" in str(outcome)
-        figures = parsed((await get(daemon, "/metrics"))[2])
-        assert figures["captiond_refused_total reason=full"] == 1
-        assert figures["captiond_ready"] == 0

@@ -17,7 +17,16 @@ from clients import mic
 from clients.mic import Device, DeviceError, add_arguments, choose, listing, loudness, run
 from streaming.protocol import Error, Start, Stop
 from tests.support.fakes import PATIENCE
-from tests.support.standin import Peer, Standin, closed, final, partial, standin_thread
+from tests.support.standin import (
+    Peer,
+    Standin,
+    answering,
+    closed,
+    final,
+    interrupted,
+    partial,
+    standin_thread,
+)
 from tests.support.terminal import terminal_of
 
 Capture = pytest.CaptureFixture[str]
@@ -29,12 +38,7 @@ class PortAudioError(Exception):
 
 
 def device(index: int, name: str, inputs: int = 1, rate: float = 48_000.0) -> dict[str, Any]:
-    return {
-        "index": index,
-        "name": name,
-        "max_input_channels": inputs,
-        "default_samplerate": rate,
-    }
+    return {"index": index, "name": name, "max_input_channels": inputs, "default_samplerate": rate}
 
 
 DEVICES = (
@@ -148,27 +152,21 @@ def silent(stream: FakeStream) -> None:
     """An unplugged microphone: no callback comes any more."""
 
 
-async def interrupted(peer: Peer) -> None:
-    """A daemon whose user presses Ctrl-C once audio has come."""
-    await peer.open()
-    await peer.until(bytes)
-    os.kill(os.getpid(), signal.SIGINT)
-    await peer.until(Stop)
-    await peer.send(final("spoken so far"), closed())
+Listen = Callable[..., int]
 
 
-def listen(
-    server: Standin | None,
-    fake: FakeSounddevice,
-    monkeypatch: pytest.MonkeyPatch,
-    *words: str,
-) -> int:
-    """The verb's exit status."""
-    monkeypatch.setitem(sys.modules, "sounddevice", fake)
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    url = "ws://127.0.0.1:1" if server is None else server.url
-    return run(parser.parse_args([*words, "--url", url]))
+@pytest.fixture
+def listen(monkeypatch: pytest.MonkeyPatch) -> Listen:
+    """The verb: its exit status, with a server, a fake sounddevice and further words of the command."""
+
+    def listen(server: Standin | None, fake: FakeSounddevice, *words: str) -> int:
+        monkeypatch.setitem(sys.modules, "sounddevice", fake)
+        parser = argparse.ArgumentParser()
+        add_arguments(parser)
+        url = "ws://127.0.0.1:1" if server is None else server.url
+        return run(parser.parse_args([*words, "--url", url]))
+
+    return listen
 
 
 @pytest.fixture(autouse=True)
@@ -258,22 +256,10 @@ def test_a_device_that_takes_no_format_is_an_error_with_the_list() -> None:
     assert listing(fake) in str(caught.value)
 
 
-def test_what_is_recorded_reaches_the_daemon(
-    monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    """Every block in order, in the format announced; Ctrl-C prints the pending finals: status 0."""
-
-    async def script(peer: Peer) -> None:
-        await peer.open()
-        while len(peer.audio) < 3 * 1600:
-            await peer.receive()
-        os.kill(os.getpid(), signal.SIGINT)
-        await peer.until(Stop)
-        await peer.send(final("spoken so far"), closed())
-
+def test_what_is_recorded_reaches_the_daemon(capsys: Capture, listen: Listen) -> None:
     fake = FakeSounddevice(speak)
-    with standin_thread(script) as server:
-        assert listen(server, fake, monkeypatch, "--language", "en") == 0
+    with standin_thread(interrupted(3 * 1600)) as server:
+        assert listen(server, fake, "--language", "en") == 0
     (peer,) = server.peers
     assert peer.start == Start(language="en", partials=False)
     assert peer.audio == b"".join(np.full(800, n, np.int16).tobytes() for n in range(3))
@@ -286,10 +272,10 @@ def test_what_is_recorded_reaches_the_daemon(
     assert err == "captiond mic: listening to Built-in Microphone at 16000 Hz; Ctrl-C ends\n"
 
 
-def test_the_native_format_goes_into_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_native_format_goes_into_start(listen: Listen) -> None:
     fake = FakeSounddevice(speak_on, accepts=((48_000, 2),))
-    with standin_thread(interrupted) as server:
-        assert listen(server, fake, monkeypatch) == 0
+    with standin_thread(interrupted()) as server:
+        assert listen(server, fake) == 0
     assert (server.peers[0].start.rate, server.peers[0].start.channels) == (48_000, 2)
     settings = fake.streams[0].settings
     assert (settings["samplerate"], settings["channels"]) == (48_000, 2)
@@ -306,41 +292,38 @@ def test_the_native_format_goes_into_start(monkeypatch: pytest.MonkeyPatch) -> N
     ],
 )
 def test_no_usable_microphone_is_one_error_and_status_2(
-    fake: FakeSounddevice, complaint: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    fake: FakeSounddevice, complaint: str, capsys: Capture, listen: Listen
 ) -> None:
-    """Nothing is sent anywhere; the message has the devices."""
-    assert listen(None, fake, monkeypatch) == 2
+    assert listen(None, fake) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert complaint in err
     assert err.endswith(f"devices that record:\n{listing(fake)}\n")
 
 
-def test_a_stream_that_does_not_start_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_that_does_not_start_is_closed(
+    monkeypatch: pytest.MonkeyPatch, listen: Listen
+) -> None:
     def refuse(stream: FakeStream) -> None:
         raise PortAudioError("no start")
 
     fake = FakeSounddevice(silent)
     monkeypatch.setattr(FakeStream, "start", refuse)
-    assert listen(None, fake, monkeypatch) == 2
+    assert listen(None, fake) == 2
     assert fake.streams[0].closed.is_set()
 
 
-def test_the_devices_are_listed_on_request(
-    monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
+def test_the_devices_are_listed_on_request(capsys: Capture, listen: Listen) -> None:
     fake = FakeSounddevice()
-    assert listen(None, fake, monkeypatch, "--list-devices") == 0
+    assert listen(None, fake, "--list-devices") == 0
     assert capsys.readouterr().out == f"{listing(fake)}\n"
 
 
-def test_a_sound_system_that_is_down_is_an_error(
-    monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
+def test_a_sound_system_that_is_down_is_an_error(capsys: Capture, listen: Listen) -> None:
     fake = FakeSounddevice()
     fake.terminate()
-    assert listen(None, fake, monkeypatch, "--list-devices") == 2
-    assert listen(None, fake, monkeypatch) == 2
+    assert listen(None, fake, "--list-devices") == 2
+    assert listen(None, fake) == 2
     assert capsys.readouterr().err.count("the sound system does not answer") == 2
 
 
@@ -361,11 +344,9 @@ def test_without_portaudio_the_packages_are_named(
     assert err.count("\n") == 1
 
 
-def test_without_a_daemon_the_error_says_how_to_start_one(
-    monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
+def test_without_a_daemon_the_error_says_how_to_start_one(capsys: Capture, listen: Listen) -> None:
     fake = FakeSounddevice(speak)
-    assert listen(None, fake, monkeypatch) == 1
+    assert listen(None, fake) == 1
     assert "captiond serve" in capsys.readouterr().err
     assert fake.streams[0].closed.is_set()
 
@@ -383,13 +364,13 @@ class Unplugged:
             await peer.until(Stop)
             await peer.send(final("before"), closed())
         else:
-            await interrupted(peer)
+            await interrupted()(peer)
 
 
 @pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("status", ["", "input overflow"])
 def test_an_unplugged_microphone_is_waited_for(
-    status: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    status: str, capsys: Capture, listen: Listen
 ) -> None:
     """No callback, or nothing but errors: the utterance is finalised, the device reopened.
 
@@ -405,7 +386,7 @@ def test_an_unplugged_microphone_is_waited_for(
     fake = FakeSounddevice(lost, speak_on)
     fake.plugged = (device(7, "USB"),)
     with standin_thread(Unplugged()) as server:
-        assert listen(server, fake, monkeypatch, "--device", "3") == 0
+        assert listen(server, fake, "--device", "3") == 0
     assert len(server.peers[0].audio) >= 1600
     assert [stream.settings["device"] for stream in fake.streams] == [3, 7]
     assert all(stream.closed.is_set() for stream in fake.streams)
@@ -416,9 +397,8 @@ def test_an_unplugged_microphone_is_waited_for(
 
 @pytest.mark.usefixtures("hasty")
 def test_reopening_goes_on_until_the_device_is_there(
-    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture, listen: Listen
 ) -> None:
-    """Sound system down, device not listed, device busy: each attempt is followed by another."""
     fake = FakeSounddevice(silent, PortAudioError("busy"), speak_on)
     plugged = iter([None, (), DEVICES, DEVICES])  # at each attempt; None: nothing answers
 
@@ -431,27 +411,24 @@ def test_reopening_goes_on_until_the_device_is_there(
 
     monkeypatch.setattr(fake, "_initialize", change)
     with standin_thread(Unplugged()) as server:
-        assert listen(server, fake, monkeypatch, "--device", "usb") == 0
+        assert listen(server, fake, "--device", "usb") == 0
     assert len(server.peers) == 2
     assert next(plugged, "all used") == "all used"
     assert capsys.readouterr().out == "before\nspoken so far\n"
 
 
 @pytest.mark.usefixtures("hasty")
-def test_the_default_device_may_be_another_one_when_it_comes_back(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_default_device_may_be_another_one_when_it_comes_back(listen: Listen) -> None:
     fake = FakeSounddevice(silent, speak_on)
     fake.plugged = (device(1, "Headset"),)
     with standin_thread(Unplugged()) as server:
-        assert listen(server, fake, monkeypatch) == 0
+        assert listen(server, fake) == 0
     assert len(server.peers) == 2
 
 
 def test_an_interrupt_ends_the_wait_for_a_device(
-    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture, listen: Listen
 ) -> None:
-    """Ctrl-C while the microphone is gone ends the verb at once, however long the next attempt is off."""
     monkeypatch.setattr(mic, "PATIENCE_S", 0.1)
     monkeypatch.setattr(mic, "BACKOFF_S", (60.0,))
 
@@ -470,14 +447,13 @@ def test_an_interrupt_ends_the_wait_for_a_device(
 
     monkeypatch.setattr("sys.stderr", Terminal())
     with standin_thread(Unplugged()) as server:
-        assert listen(server, FakeSounddevice(silent), monkeypatch) == 0
+        assert listen(server, FakeSounddevice(silent)) == 0
     assert capsys.readouterr().out == "before\n"
 
 
 def test_sound_that_finds_no_room_is_counted_and_told(
-    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture, listen: Listen
 ) -> None:
-    """The queue is bounded: with room for one block, a burst of five loses sound, and says so."""
     monkeypatch.setattr(mic, "QUEUE_S", mic.BLOCK_S)
     start = FakeStream.start
 
@@ -486,56 +462,44 @@ def test_sound_that_finds_no_room_is_counted_and_told(
         start(stream)
 
     monkeypatch.setattr(FakeStream, "start", burst)
-    with standin_thread(interrupted) as server:
-        assert listen(server, FakeSounddevice(silent), monkeypatch) == 0
+    with standin_thread(interrupted()) as server:
+        assert listen(server, FakeSounddevice(silent)) == 0
     assert len(server.peers[0].audio) == 1600
     assert "0.20 s lost: the daemon does not keep up" in capsys.readouterr().err
 
 
-def test_an_interrupt_loses_nothing_that_was_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What waits in the queue when the user presses Ctrl-C, and what the device still hands over."""
+def test_an_interrupt_loses_nothing_that_was_recorded(
+    monkeypatch: pytest.MonkeyPatch, listen: Listen
+) -> None:
     start = FakeStream.start
 
-    def interrupt(stream: FakeStream) -> None:
+    def overtaken(stream: FakeStream) -> None:
         speak(stream, 200)  # ten seconds, before the event loop gets to run
         os.kill(os.getpid(), signal.SIGINT)
         start(stream)
 
-    async def script(peer: Peer) -> None:
-        await peer.open()
-        await peer.until(Stop)
-        await peer.send(final("all of it"), closed())
-
-    monkeypatch.setattr(FakeStream, "start", interrupt)
+    monkeypatch.setattr(FakeStream, "start", overtaken)
     fake = FakeSounddevice(speak_on)
-    with standin_thread(script) as server:
-        assert listen(server, fake, monkeypatch) == 0
+    with standin_thread(answering(final("all of it"), closed())) as server:
+        assert listen(server, fake) == 0
     assert len(server.peers[0].audio) == fake.streams[0].delivered >= 200 * 1600
 
 
 def test_errors_of_the_device_are_told_once_while_they_last(
-    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    capsys: Capture, listen: Listen
 ) -> None:
     def stutter(stream: FakeStream) -> None:
         speak(stream, 1)
         speak(stream, 3, "input overflow")
         speak_on(stream)
 
-    async def script(peer: Peer) -> None:
-        await peer.open()
-        while len(peer.audio) < 6 * 1600:
-            await peer.receive()
-        os.kill(os.getpid(), signal.SIGINT)
-        await peer.until(Stop)
-        await peer.send(closed())
-
-    with standin_thread(script) as server:
-        assert listen(server, FakeSounddevice(stutter), monkeypatch) == 0
+    with standin_thread(interrupted(6 * 1600)) as server:
+        assert listen(server, FakeSounddevice(stutter)) == 0
     assert capsys.readouterr().err.count("reports input overflow") == 1
 
 
 def test_the_level_stands_beside_the_partial_on_a_terminal(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, listen: Listen
 ) -> None:
     loud = np.full(800, 16_384, np.int16).tobytes()  # -6 dBFS
 
@@ -543,18 +507,10 @@ def test_the_level_stands_beside_the_partial_on_a_terminal(
         while not stream.stopped.wait(0.005):
             stream.deliver(loud)
 
-    async def script(peer: Peer) -> None:
-        await peer.open()
-        await peer.until(bytes)
-        await peer.send(partial("hello", stable=5))
-        await peer.until(bytes)
-        os.kill(os.getpid(), signal.SIGINT)
-        await peer.until(Stop)
-        await peer.send(final("Hello."), closed())
-
+    script = interrupted(1, [partial("hello", stable=5)])
     with terminal_of(columns=80) as terminal, standin_thread(script) as server:
         monkeypatch.setattr("sys.stderr", terminal.file)
-        assert listen(server, FakeSounddevice(shout), monkeypatch) == 0
+        assert listen(server, FakeSounddevice(shout)) == 0
         seen = terminal.seen()
     assert "\r\x1b[K[######### ] hello" in seen
     assert "\r\x1b[Khello" in seen  # no meter while the last final is awaited
@@ -572,20 +528,10 @@ def test_the_level_stands_beside_the_partial_on_a_terminal(
     ],
 )
 def test_loudness(block: bytes, level: float) -> None:
-    """Decibels below full scale, never under the meter's floor."""
     assert loudness(block) == pytest.approx(level, abs=0.01)
 
 
-def test_a_daemon_that_reports_a_lost_utterance_shows_in_the_exit_status(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def script(peer: Peer) -> None:
-        await peer.open()
-        await peer.until(bytes)
-        await peer.send(Error(code="decode_failed", message="utterance 0", fatal=False))
-        os.kill(os.getpid(), signal.SIGINT)
-        await peer.until(Stop)
-        await peer.send(closed())
-
-    with standin_thread(script) as server:
-        assert listen(server, FakeSounddevice(speak_on), monkeypatch) == 1
+def test_a_daemon_that_reports_a_lost_utterance_shows_in_the_exit_status(listen: Listen) -> None:
+    lost = Error(code="decode_failed", message="utterance 0", fatal=False)
+    with standin_thread(interrupted(1, [lost])) as server:
+        assert listen(server, FakeSounddevice(speak_on)) == 1

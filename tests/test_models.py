@@ -6,7 +6,7 @@ from pathlib import Path
 import huggingface_hub.constants
 import pytest
 
-from daemon import cli
+from daemon import cli, models
 from model.checkpoints import load
 from model.checkpoints.load import PACKAGES, SHORT_NAMES
 
@@ -67,7 +67,7 @@ def test_the_columns_are_aligned(monkeypatch: pytest.MonkeyPatch, capsys: Captur
         load.Source("base", "package x", available=True),
         load.Source("a-longer-name", "Hub", available=False),
     ]
-    monkeypatch.setattr(load, "catalogue", lambda: rows)
+    monkeypatch.setattr(models, "catalogue", lambda: rows)
     assert cli.main(["models"]) == 0
     assert capsys.readouterr().out.splitlines()[:3] == [
         "model          here  source",

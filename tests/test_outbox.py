@@ -37,7 +37,6 @@ async def test_messages_leave_in_order_and_the_end_comes_last() -> None:
 
 
 async def test_a_newer_partial_takes_the_place_of_an_older_one() -> None:
-    """It leaves behind what was queued in between; so does a newer lag."""
     outbox = Outbox()
     lags = [Lag(seconds=seconds, shedding="nothing") for seconds in (1.0, 2.0)]
     for message in (partial("a"), lags[0], speech(0), partial("b"), lags[1]):
@@ -46,21 +45,14 @@ async def test_a_newer_partial_takes_the_place_of_an_older_one() -> None:
     assert await drain(outbox) == [speech(0), partial("b"), lags[1]]
 
 
-async def test_get_waits_for_a_message() -> None:
+@pytest.mark.parametrize("message", [speech(0), None])
+async def test_get_waits_for_a_message_or_the_end(message: ServerMessage | None) -> None:
     outbox = Outbox()
     getting = asyncio.create_task(outbox.get())
     await asyncio.sleep(0)
     assert not getting.done()
-    outbox.put(speech(0))
-    assert await asyncio.wait_for(getting, PATIENCE) == speech(0)
-
-
-async def test_get_waits_for_the_end() -> None:
-    outbox = Outbox()
-    getting = asyncio.create_task(outbox.get())
-    await asyncio.sleep(0)
-    outbox.end()
-    assert await asyncio.wait_for(getting, PATIENCE) is None
+    outbox.end() if message is None else outbox.put(message)
+    assert await asyncio.wait_for(getting, PATIENCE) == message
 
 
 async def test_full_is_said_at_the_bound() -> None:

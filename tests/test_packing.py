@@ -6,33 +6,25 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.drafting.parallel import Architecture, from_target
-from model.drafting.speech_draft import SpeechDraft
 from model.training.data.packing import (
     IGNORED,
     draw_anchors,
     lookup_of,
-    pack,
     possible_anchors,
     select_aux_layers,
 )
-from model.training.speech_student import SpeechStudent
-from model.training.student import ParallelStudent, Student
-from model.whisper.network import Whisper
-from tests.support.lessons import AUX_LAYERS, CPU
-from tests.support.pupils import EVERY, SIZE, packed, trajectory
-from tests.support.tiny import CHECKPOINT
-from tests.support.tiny_drafters import tiny_speech_draft
+from model.training.student import Student
+from tests.support import pupils
 
 
 def test_anchors_are_emitted_tokens_that_something_follows() -> None:
-    """Neither the opening nor the end: eight tokens after an opening of four give seven."""
-    assert list(possible_anchors(trajectory(12))) == [4, 5, 6, 7, 8, 9, 10]
+    """Neither the prompt tokens nor the end: eight tokens after four of a prompt give seven."""
+    assert list(possible_anchors(pupils.trajectory(12))) == [4, 5, 6, 7, 8, 9, 10]
 
 
 @given(st.integers(7, 60), st.integers(1, 20), st.randoms(use_true_random=False))
 def test_anchors_are_drawn_once_each(length: int, count: int, source: random.Random) -> None:
-    one = trajectory(length)
+    one = pupils.trajectory(length)
     drawn = draw_anchors(one, count, source)
     assert drawn == sorted(set(drawn))
     assert len(drawn) == min(count, length - 5)
@@ -49,9 +41,9 @@ def test_a_batch_says_what_follows_each_anchor(
     sizes: list[tuple[int, int]], block: int, source: random.Random
 ) -> None:
     """Labels by hand; history strictly before the anchor; what fills up counts for nothing."""
-    taught = [trajectory(*size, seed=n) for n, size in enumerate(sizes)]
+    taught = [pupils.trajectory(*size, seed=n) for n, size in enumerate(sizes)]
     anchors = [draw_anchors(one, 5, source) for one in taught]
-    batch = pack(taught, anchors, kept=AUX_LAYERS, wanted=AUX_LAYERS, block=block, lookup=EVERY)
+    batch = pupils.lesson_of(taught, anchors, block)
     for row, (one, places) in enumerate(zip(taught, anchors, strict=True)):
         for column in range(batch.positions.shape[1]):
             if column >= len(places):
@@ -72,12 +64,9 @@ def test_a_batch_says_what_follows_each_anchor(
 
 
 def test_a_cut_vocabulary_has_indices_of_its_own() -> None:
-    """Tokens outside teach nothing."""
-    one = trajectory(8)
-    known = one.tokens[[5, 7]].tolist()
-    vocabulary = sorted(set(known))
-    lookup = lookup_of(vocabulary, SIZE)
-    batch = pack([one], [[4]], kept=AUX_LAYERS, wanted=AUX_LAYERS, block=3, lookup=lookup)
+    one = pupils.trajectory(8)
+    vocabulary = sorted(set(one.tokens[[5, 7]].tolist()))
+    batch = pupils.lesson_of([one], [[4]], 3, lookup_of(vocabulary, pupils.SIZE))
     wanted = [
         vocabulary.index(token) if token in vocabulary else IGNORED
         for token in one.tokens[5:8].tolist()
@@ -91,72 +80,59 @@ def test_aux_layers_are_selected_in_the_order_wanted() -> None:
     assert select_aux_layers(features, (1, 4, 7), (1, 7)).tolist() == [[0, 1, 4, 5], [6, 7, 10, 11]]
 
 
-def parallel() -> Student:
-    whisper = Whisper.from_weights(CHECKPOINT.config, CHECKPOINT.weights, CPU, torch.float32)
-    torch.manual_seed(0)
-    return ParallelStudent(from_target(whisper, Architecture(2, 4, AUX_LAYERS), (0, 1)), CHECKPOINT)
-
-
-def speech() -> Student:
-    network = tiny_speech_draft(block=4).network
-    assert isinstance(network, SpeechDraft)
-    return SpeechStudent(network, CHECKPOINT)
-
-
-both_kinds = pytest.mark.parametrize("pupil", [parallel(), speech()], ids=["parallel", "speech"])
+both_kinds = pytest.mark.parametrize(
+    "pupil", [pupils.parallel_student(), pupils.speech_student()], ids=["parallel", "speech"]
+)
 
 
 @both_kinds
 def test_training_in_bfloat16_sees_no_more(pupil: Student) -> None:
     """Masks hold there, too: a leak would look like a wonderful drafter."""
-    one = trajectory(20)
+    one = pupils.trajectory(20)
     changed = replace(one, features=one.features.clone())
     changed.features[9:] += 3.0
     with torch.autocast("cpu", torch.bfloat16):
-        before, after = (packed(pupil, each, [5, 9, 14]) for each in (one, changed))
+        before, after = (pupils.packed(pupil, each, [5, 9, 14]) for each in (one, changed))
     assert torch.equal(before[:2], after[:2])
     assert not torch.equal(before[2], after[2])
 
 
 @both_kinds
 def test_a_block_sees_no_history_at_or_behind_its_anchor(pupil: Student) -> None:
-    """Whatever stands there, it says the same; what stands before matters."""
-    one = trajectory(20)
-    before = packed(pupil, one, [9])
+    one = pupils.trajectory(20)
+    before = pupils.packed(pupil, one, [9])
     changed = one.features.clone()
     changed[9:] = 7.0
-    assert torch.equal(packed(pupil, replace(one, features=changed), [9]), before)
+    assert torch.equal(pupils.packed(pupil, replace(one, features=changed), [9]), before)
     changed[8] = 7.0
-    assert not torch.allclose(packed(pupil, replace(one, features=changed), [9]), before, atol=1e-3)
+    assert not torch.allclose(
+        pupils.packed(pupil, replace(one, features=changed), [9]), before, atol=1e-3
+    )
 
 
 @both_kinds
 def test_a_block_sees_no_other_block(pupil: Student) -> None:
     """Packed or alone, it says the same; so it does whatever its neighbours' anchors are."""
-    one = trajectory(20)
-    together = packed(pupil, one, [6, 9, 15])
+    one = pupils.trajectory(20)
+    together = pupils.packed(pupil, one, [6, 9, 15])
     for at, place in enumerate((6, 9, 15)):
-        assert torch.allclose(packed(pupil, one, [place])[0], together[at], atol=1e-4)
+        assert torch.allclose(pupils.packed(pupil, one, [place])[0], together[at], atol=1e-4)
     tokens = one.tokens.clone()
     tokens[15] = (tokens[15] + 1) % 200
-    other = packed(pupil, replace(one, tokens=tokens), [6, 9, 15])
+    other = pupils.packed(pupil, replace(one, tokens=tokens), [6, 9, 15])
     assert torch.allclose(other[:2], together[:2], atol=1e-4)
 
 
 @both_kinds
 def test_rows_do_not_see_each_others_padding(pupil: Student) -> None:
-    """A short utterance beside a long one says what it says alone."""
-    short, long = trajectory(9, 50), trajectory(30, 100, seed=1)
-    batch = pack(
-        [short, long], [[5], [20, 22]], kept=AUX_LAYERS, wanted=AUX_LAYERS, block=4, lookup=EVERY
-    )
+    short, long = pupils.trajectory(9, 50), pupils.trajectory(30, 100, seed=1)
     with torch.no_grad():
-        together = pupil.logits(batch)[0, 0]
-    assert torch.allclose(together, packed(pupil, short, [5])[0], atol=1e-4)
+        together = pupil.logits(pupils.lesson_of([short, long], [[5], [20, 22]]))[0, 0]
+    assert torch.allclose(together, pupils.packed(pupil, short, [5])[0], atol=1e-4)
 
 
 def test_a_batch_moves_as_a_whole() -> None:
-    batch = pack([trajectory(9)], [[5]], kept=AUX_LAYERS, wanted=AUX_LAYERS, block=4, lookup=EVERY)
+    batch = pupils.lesson_of([pupils.trajectory(9)], [[5]])
     moved = batch.to(torch.device("meta"))
     assert {getattr(moved, name).device.type for name in batch.__slots__} == {"meta"}
 

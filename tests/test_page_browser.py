@@ -9,16 +9,25 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from streaming.protocol import Speech, Stop
-from tests.support.browser import lines, page_tests, scripted, sound_file, start, stop, visiting
+from tests.support.browser import (
+    end,
+    lines,
+    listen,
+    page_tests,
+    scripted,
+    sound_file,
+    start,
+    stop,
+    visiting,
+)
 from tests.support.fakes import PATIENCE, ScriptedEngine
-from tests.support.standin import Peer, closed, final, partial
+from tests.support.standin import Peer, answering, closed, final, partial
 from tests.support.wire import health, serving, speech, until
 
 pytestmark = page_tests
 
 
 async def test_a_microphone_is_captioned_by_the_daemon(browser: Browser) -> None:
-    """From the first press to the last caption: partial words, final words, then Ready again."""
     engine = ScriptedEngine(text=lambda request: f"heard {len(request.audio) // 16_000} s")
     async with (
         serving(engine) as daemon,
@@ -32,15 +41,13 @@ async def test_a_microphone_is_captioned_by_the_daemon(browser: Browser) -> None
         await expect(lines(page).first).to_have_text(re.compile(r"heard \d s"))
         assert engine.admitted[0].language == "en"
         await expect(page.get_by_role("meter")).not_to_have_attribute("aria-valuenow", "-60")
-        await stop(page)
-        await expect(status).to_have_text("Ready")
+        await end(page)
         await expect(page.locator("#live .words")).to_have_count(0)
         while (await health(daemon))[1]["sessions"]:  # noqa: ASYNC110 - no event tells
             await asyncio.sleep(0.02)
 
 
 async def test_every_sample_of_the_microphone_arrives_as_it_is(browser: Browser) -> None:
-    """The browser's own rate and level, all sound until the press, then `stop`."""
     ended = asyncio.Event()
 
     async def script(peer: Peer) -> None:
@@ -50,8 +57,7 @@ async def test_every_sample_of_the_microphone_arrives_as_it_is(browser: Browser)
         ended.set()
 
     async with scripted(browser, script) as (server, page):
-        await start(page)
-        await expect(page.get_by_role("status")).to_have_text("Listening")
+        await listen(page)
         await until(lambda: len(server.peers[0].audio) > 2 * 48_000 * 2)
         await stop(page)
         await asyncio.wait_for(ended.wait(), PATIENCE)
@@ -62,10 +68,7 @@ async def test_every_sample_of_the_microphone_arrives_as_it_is(browser: Browser)
     assert heard.max() == pytest.approx(spoken.max(), rel=0.1)
 
 
-async def test_a_file_is_captioned_from_its_beginning_to_its_end(
-    browser: Browser, tmp_path: Path
-) -> None:
-    """Decoded by the browser: 16 kHz, mono, all of it; the progress is shown."""
+async def test_a_file_is_captioned_from_start_to_end(browser: Browser, tmp_path: Path) -> None:
     path = sound_file(tmp_path / "talk.wav", 20)
     shown = asyncio.Event()
 
@@ -128,8 +131,7 @@ async def test_a_second_stop_drops_the_rest(browser: Browser) -> None:
         await peer.websocket.wait_closed()
 
     async with scripted(browser, script, prelude=clock) as (_, page):
-        await start(page)
-        await expect(page.get_by_role("status")).to_have_text("Listening")
+        await listen(page)
         await stop(page)
         await expect(page.get_by_role("status")).to_have_text("Writing down the rest")
         await page.evaluate("() => { window.ahead = 1_100; }")  # too late for a double press
@@ -149,8 +151,7 @@ async def test_a_double_press_on_stop_drops_nothing(hand: str, browser: Browser)
         await peer.send(final("Said."), closed())
 
     async with scripted(browser, script) as (_, page):
-        await start(page)
-        await expect(page.get_by_role("status")).to_have_text("Listening")
+        await listen(page)
         button = page.get_by_role("button", name="Stop")
         if hand == "mouse":
             await button.dblclick()
@@ -171,8 +172,7 @@ async def test_an_audio_thread_that_has_stopped_holds_nothing_up(browser: Browse
         };
     """
     async with scripted(browser, prelude=swallow) as (_, page):
-        await start(page)
-        await expect(page.get_by_role("status")).to_have_text("Listening")
+        await listen(page)
         await stop(page)
         await expect(lines(page)).to_have_text(["one"])
         await expect(page.get_by_role("status")).to_have_text("Ready")
@@ -194,11 +194,7 @@ async def test_the_screen_stays_on_while_the_page_listens(browser: Browser) -> N
 
 
 async def test_one_microphone_session_follows_another_in_time(browser: Browser) -> None:
-    async def script(peer: Peer) -> None:
-        await peer.open()
-        await peer.until(Stop)
-        await peer.send(final("Said.", start=0.0, end=0.1), closed())
-
+    script = answering(final("Said.", start=0.0, end=0.1), closed())
     async with scripted(browser, script) as (server, page):
         for count in (1, 2):
             await start(page)
@@ -212,13 +208,7 @@ async def test_one_microphone_session_follows_another_in_time(browser: Browser) 
 
 async def test_the_keyboard_is_enough(browser: Browser) -> None:
     """The first Tab leads to the microphone; Enter starts and stops it; the controls follow in order."""
-
-    async def script(peer: Peer) -> None:
-        await peer.open()
-        await peer.until(Stop)
-        await peer.send(final("Said."), closed())
-
-    async with scripted(browser, script) as (_, page):
+    async with scripted(browser, answering(final("Said."), closed())) as (_, page):
         await page.keyboard.press("Tab")
         await page.keyboard.press("Enter")
         await expect(page.get_by_role("status")).to_have_text("Listening")

@@ -16,10 +16,7 @@ BROKE_OFF = "The connection broke off."
 
 @pytest.mark.parametrize(
     ("key", "sockets", "said"),
-    [
-        ("secret", 2, [["started", 0, 0], BROKE_OFF, "resumed"]),
-        (None, 1, [["started", 0, 0]]),
-    ],
+    [("secret", 2, [["started", 0, 0], BROKE_OFF, "resumed"]), (None, 1, [["started", 0, 0]])],
     ids=["kept", "not kept"],
 )
 async def test_a_connection_that_falls_silent_is_left(
@@ -83,7 +80,6 @@ async def test_a_buffer_that_overruns_ends_the_session(page: Page) -> None:
 
 
 async def test_what_is_dropped_waits_for_no_connection(page: Page) -> None:
-    """A mebibyte is queued, and the daemon neither reads nor answers."""
     scenario = """
         const buffer = new ReplayBuffer(16_000);
         buffer.append(new Int16Array(16_000));
@@ -192,7 +188,6 @@ async def test_a_session_that_is_resumed_may_be_cut_as_often_as_it_likes(
 async def test_a_refusal_is_told_in_the_services_words_and_no_proxys(
     status: int, kind: str, text: str, says: str, again: bool, page: Page
 ) -> None:
-    """Temporary ones are followed by another attempt."""
     scenario = """
         const { serviceProblem } = await import("/static/protocol/client.js");
         const { status, kind, text } = argument;

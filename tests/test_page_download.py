@@ -6,29 +6,22 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, expect
 
-from streaming.protocol import Lag, Stop
+from streaming.protocol import Lag
 from tests.support.browser import held_timers, lines, page_tests, scripted, sound_file, start
-from tests.support.standin import Peer, closed, final
+from tests.support.standin import Peer, answering, closed, final
 from tests.support.wire import until
 
 pytestmark = page_tests
 
-
 CLIPBOARD = "() => navigator.clipboard.readText()"
-
-
-async def two_lines(peer: Peer) -> None:
-    """Two captions for any sound."""
-    await peer.open()
-    await peer.until(Stop)
-    await peer.send(
-        final("One & <two>."), final("Three.", start=1.0, end=2.25, utterance=1), closed()
-    )
+TWO_LINES = answering(
+    final("One & <two>."), final("Three.", start=1.0, end=2.25, utterance=1), closed()
+)
 
 
 async def test_captions_are_copied_and_downloaded(browser: Browser, tmp_path: Path) -> None:
     clipboard = ["clipboard-read", "clipboard-write"]
-    async with scripted(browser, two_lines, permissions=clipboard) as (_, page):
+    async with scripted(browser, TWO_LINES, permissions=clipboard) as (_, page):
         assert await page.get_by_role("group", name="Keep the captions").count() == 0
         await page.set_input_files("#file", sound_file(tmp_path / "talk.wav", 1))
         await expect(lines(page)).to_have_count(2)
@@ -89,12 +82,10 @@ async def test_that_they_are_copied_can_be_read_while_more_is_said(browser: Brow
         await expect(status).to_have_text("Behind")
 
 
-async def test_captions_are_not_dropped_without_a_question(
-    browser: Browser, tmp_path: Path
-) -> None:
+async def test_captions_are_not_dropped_unasked(browser: Browser, tmp_path: Path) -> None:
     """Another file asks, and so does Clear. Captions that were downloaded are removed at once."""
     sound = sound_file(tmp_path / "talk.wav", 1)
-    async with scripted(browser, two_lines) as (server, page):
+    async with scripted(browser, TWO_LINES) as (server, page):
         await page.set_input_files("#file", sound)
         await expect(lines(page)).to_have_count(2)
         await page.set_input_files("#file", sound)
@@ -127,7 +118,6 @@ async def test_captions_are_not_dropped_without_a_question(
 async def test_what_could_not_be_copied_counts_as_lost(
     host: str, deny: str, browser: Browser, tmp_path: Path
 ) -> None:
-    """The page says so at each attempt, and asks before it removes captions."""
     async with scripted(browser, host=host, prelude=deny) as (_, page):
         await page.set_input_files("#file", sound_file(tmp_path / "talk.wav", 1))
         await expect(lines(page)).to_have_text(["one"])

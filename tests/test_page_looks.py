@@ -23,7 +23,7 @@ from tests.support.browser import (
     sound_file,
     visiting,
 )
-from tests.support.standin import Peer, closed, final, partial, standin
+from tests.support.standin import Peer, answering, closed, final, partial, standin
 
 pytestmark = page_tests
 
@@ -33,26 +33,22 @@ LONG = (
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 NARROWEST = {"width": 320, "height": 640}  # WCAG 2.2, 1.4.10
 MAGNIFIED = {"width": 320, "height": 256}  # 1280 by 1024, four times as large
-
-
-async def in_full(peer: Peer) -> None:
-    """All that the page can show at once: captions, a partial, a notice."""
-    await peer.open()
-    await peer.until(bytes)
-    await peer.send(
+# All that the page can show at once: captions, a partial, a notice.
+IN_FULL = answering(
+    closed(),
+    early=[
         final(LONG * 2),
         final("Does it wait until I have finished?", start=61.0, end=63.0, utterance=1),
         partial(LONG, stable=30, utterance=2),
         Error(code="decode_failed", message="the model failed", fatal=False),
-    )
-    await peer.until(Stop)
-    await peer.send(closed())
+    ],
+)
 
 
 @asynccontextmanager
 async def seen(browser: Browser, path: str = "/", **options: Any) -> AsyncIterator[Page]:
     """A page of a daemon that has much to say."""
-    async with scripted(browser, in_full, path=path, **options) as (_, page):
+    async with scripted(browser, IN_FULL, path=path, **options) as (_, page):
         yield page
 
 
@@ -118,7 +114,6 @@ async def test_axe_is_awake(browser: Browser) -> None:
 
 @pytest.mark.parametrize("viewport", [WIDE, PHONE, NARROWEST], ids=["wide", "phone", "narrowest"])
 async def test_nothing_is_cut_off_at_the_side(viewport: Any, browser: Browser) -> None:
-    """The page never scrolls sideways, and its controls stay in sight."""
     async with seen(browser, viewport=viewport) as page:
         await in_full_sight(page)
         assert (
@@ -129,7 +124,6 @@ async def test_nothing_is_cut_off_at_the_side(viewport: Any, browser: Browser) -
 
 
 async def test_a_magnified_page_belongs_to_the_captions(browser: Browser) -> None:
-    """Neither head nor controls are sticky."""
     from_top_to_bottom = """() => {
         document.getElementById("log").scrollIntoView();
         return [5, 250].map((y) => Boolean(document.elementFromPoint(40, y)?.closest("main")));

@@ -72,7 +72,6 @@ STATE = """
 
 
 async def test_a_new_session_begins_after_the_last_final(page: Page) -> None:
-    """It gets all sound without a final, sent or not, and nothing else."""
     steps = [
         ["append", 4000],
         ["begin", 0],

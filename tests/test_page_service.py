@@ -14,6 +14,7 @@ from websockets.http11 import Request, Response
 from streaming.protocol import Error, Lag, Resume, Start, Stop
 from tests.support.browser import (
     BROKEN,
+    end,
     held_timers,
     lines,
     page_gate,
@@ -22,12 +23,11 @@ from tests.support.browser import (
     scripted,
     sound_file,
     start,
-    stop,
     visiting,
 )
 from tests.support.fakes import ScriptedEngine
 from tests.support.relay import relaying
-from tests.support.standin import Peer, closed, final, partial, ready, standin
+from tests.support.standin import Peer, answering, closed, final, partial, ready, standin
 from tests.support.wire import health, serving, until
 
 pytestmark = page_tests
@@ -75,13 +75,12 @@ async def test_a_lost_connection_loses_no_word_and_doubles_none(
 
 
 async def test_a_session_outlives_its_connection(browser: Browser, tmp_path: Path) -> None:
-    """The page resumes it after each of three cuts, with the captions of an unbroken connection."""
     sound = sound_file(tmp_path / "talk.wav", 20)
     engine = ScriptedEngine()
     async with (
         serving(engine, resume_seconds=60.0) as daemon,
         relaying(daemon.port) as relay,
-        visiting(browser, f"http://127.0.0.1:{relay.port}/", language_hint=BROKEN) as page,
+        visiting(browser, f"http://127.0.0.1:{relay.port}/", expected=BROKEN) as page,
     ):
         status = page.get_by_role("status")
         await page.set_input_files("#file", sound)
@@ -103,10 +102,7 @@ async def test_a_session_outlives_its_connection(browser: Browser, tmp_path: Pat
         assert unbroken
 
 
-async def test_a_session_that_is_gone_is_followed_by_a_new_one(
-    browser: Browser, tmp_path: Path
-) -> None:
-    """On the same connection; the new session gets all sound without a final."""
+async def test_a_session_now_gone_is_followed_by_another(browser: Browser, tmp_path: Path) -> None:
     number = 0
 
     async def script(peer: Peer) -> None:
@@ -125,7 +121,7 @@ async def test_a_session_that_is_gone_is_followed_by_a_new_one(
         await peer.until(Stop)
         await peer.send(final("Two.", end=1.0), closed())
 
-    async with scripted(browser, script, language_hint=BROKEN) as (server, page):
+    async with scripted(browser, script, expected=BROKEN) as (server, page):
         await page.set_input_files("#file", sound_file(tmp_path / "talk.wav", 4, silence=0))
         await expect(page.get_by_role("status")).to_have_text("Ready")
         await expect(lines(page)).to_have_text(["One.", "Two."])
@@ -136,14 +132,13 @@ async def test_a_session_that_is_gone_is_followed_by_a_new_one(
 
 
 async def test_a_token_stands_in_the_address(browser: Browser, tmp_path: Path) -> None:
-    """Behind #, which no server sees. Without a valid one the page says what is missing."""
     tokens = tmp_path / "tokens"
     tokens.write_text("desk a-token-of-some-length\n")
     sound = sound_file(tmp_path / "talk.wav", 4)
     async with serving(ScriptedEngine(), tokens_file=str(tokens)) as daemon:
         url = f"http://127.0.0.1:{daemon.port}/"
         for wrong in ("", "#token=another-of-some-length", "#token=no token"):
-            async with visiting(browser, url + wrong, language_hint=BROKEN) as page:
+            async with visiting(browser, url + wrong, expected=BROKEN) as page:
                 await page.set_input_files("#file", sound)
                 await expect(page.get_by_role("alert")).to_contain_text("The service wants a token")
         async with visiting(browser, f"{url}#token=a-token-of-some-length") as page:
@@ -154,15 +149,13 @@ async def test_a_token_stands_in_the_address(browser: Browser, tmp_path: Path) -
 async def test_a_daemon_that_fails_again_and_again_is_given_up(
     browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The page shows the daemon's own words."""
-
     async def script(peer: Peer) -> None:
         await peer.open()
         await peer.send(Error(code="internal", message="a fault of the daemon", fatal=True))
         await peer.websocket.close(1011)
 
     hurry = "const later = setTimeout; window.setTimeout = (task, ms) => later(task, ms / 100);"
-    async with scripted(browser, script, prelude=hurry, language_hint=BROKEN) as (server, page):
+    async with scripted(browser, script, prelude=hurry, expected=BROKEN) as (server, page):
         await page.set_input_files("#file", sound_file(tmp_path / "talk.wav", 1))
         await expect(page.get_by_role("alert")).to_contain_text(
             "The service fails again and again."
@@ -173,36 +166,31 @@ async def test_a_daemon_that_fails_again_and_again_is_given_up(
 
 
 async def test_a_busy_service_is_waited_for_in_its_own_words(browser: Browser) -> None:
-    """Sound is kept meanwhile, and is sent once a session is free."""
     full = True
 
     def refuse(connection: ServerConnection, _request: Request) -> Response | None:
         text = "all 16 sessions are taken\n"
         return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, text) if full else None
 
-    async def script(peer: Peer) -> None:
-        await peer.open()
-        await peer.until(Stop)
-        await peer.send(closed())
-
-    async with scripted(browser, script, refuse=refuse, language_hint=BROKEN) as (server, page):
+    async with scripted(browser, answering(closed()), refuse=refuse, expected=BROKEN) as (
+        server,
+        page,
+    ):
         await start(page)
         alert = page.get_by_role("alert")
         await expect(alert).to_contain_text("no session just now: all 16 sessions are taken.")
         full = False
         await expect(page.get_by_role("status")).to_have_text("Listening")
         await expect(alert).to_be_hidden()
-        await stop(page)
-        await expect(page.get_by_role("status")).to_have_text("Ready")
+        await end(page)
         assert len(server.peers) == 1
 
 
 async def test_a_model_that_loads_is_said_and_waited_for(browser: Browser) -> None:
-    engine = ScriptedEngine()
-    engine.hold_warm_up()
+    engine = ScriptedEngine(warm=False)
     async with (
         serving(engine, warm=False) as daemon,
-        visiting(browser, f"http://127.0.0.1:{daemon.port}/", language_hint=BROKEN) as page,
+        visiting(browser, f"http://127.0.0.1:{daemon.port}/", expected=BROKEN) as page,
     ):
         await expect(page.get_by_role("alert")).to_contain_text(
             "captiond is still loading its model"
@@ -213,8 +201,7 @@ async def test_a_model_that_loads_is_said_and_waited_for(browser: Browser) -> No
 
 async def test_what_is_dismissed_is_not_said_again(browser: Browser) -> None:
     """Nor is a notice that is shown: it would interrupt a screen reader every three seconds."""
-    engine = ScriptedEngine()
-    engine.hold_warm_up()
+    engine = ScriptedEngine(warm=False)
     hurry = """
         const [ask, later] = [fetch, setTimeout];
         window.asked = window.changes = 0;
@@ -230,7 +217,7 @@ async def test_what_is_dismissed_is_not_said_again(browser: Browser) -> None:
     async with (
         serving(engine, warm=False) as daemon,
         visiting(
-            browser, f"http://127.0.0.1:{daemon.port}/", language_hint=BROKEN, prelude=hurry
+            browser, f"http://127.0.0.1:{daemon.port}/", expected=BROKEN, prelude=hurry
         ) as page,
     ):
         alert = page.get_by_role("alert")
@@ -248,7 +235,7 @@ async def test_what_is_dismissed_is_not_said_again(browser: Browser) -> None:
 async def test_a_service_that_is_gone_is_said(browser: Browser) -> None:
     async with AsyncExitStack() as service:
         server = await service.enter_async_context(standin(gate=page_gate()))
-        async with visiting(browser, page_of(server.url), language_hint=BROKEN) as page:
+        async with visiting(browser, page_of(server.url), expected=BROKEN) as page:
             await service.aclose()
             await start(page)
             await expect(page.get_by_role("alert")).to_contain_text("service does not answer")
@@ -269,16 +256,13 @@ async def test_a_wish_that_the_service_refuses_is_told_in_its_words(browser: Bro
 
 
 async def test_what_cannot_be_written_down_and_what_is_late_is_said(browser: Browser) -> None:
-    async def script(peer: Peer) -> None:
-        await peer.open()
-        await peer.until(bytes)
-        await peer.send(
+    script = answering(
+        closed(),
+        early=[
             Error(code="decode_failed", message="the model failed", fatal=False),
             Lag(seconds=7.2, shedding="partials"),
-        )
-        await peer.until(Stop)
-        await peer.send(closed())
-
+        ],
+    )
     async with scripted(browser, script) as (_, page):
         await start(page)
         await expect(page.get_by_role("alert")).to_contain_text("the model failed")
@@ -286,5 +270,4 @@ async def test_what_cannot_be_written_down_and_what_is_late_is_said(browser: Bro
         await expect(page.locator("#figure")).to_have_text("by 7 s")
         await page.get_by_role("button", name="Dismiss").click()
         await expect(page.get_by_role("alert")).to_be_hidden()
-        await stop(page)
-        await expect(page.get_by_role("status")).to_have_text("Ready")
+        await end(page)

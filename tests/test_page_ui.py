@@ -40,10 +40,9 @@ def random_finals(seed: int, count: int = 60) -> list[Any]:
 
 @pytest.mark.parametrize("name", ["text", "srt", "vtt"])
 async def test_files_equal_those_of_the_command(name: str, page: Page) -> None:
-    """For random text, the page's downloads equal the output of `captiond file`."""
     finals = random_finals(seed=5)
     command = FORMATS[name]()
-    wanted = command.opening + "".join(command.render(message) for message in finals)
+    wanted = command.header + "".join(command.render(message) for message in finals)
     script = """
         const { Captions } = await import("/static/ui/captions.js");
         const formats = await import("/static/ui/subtitles.js");
@@ -85,7 +84,6 @@ async def test_settled_words_are_told_from_those_that_may_change(page: Page) -> 
 
 
 async def test_a_final_takes_the_place_of_its_partial_alone(page: Page) -> None:
-    """The next utterance may have begun before."""
     messages = plain(
         partial("one", utterance=0),
         partial("two", utterance=1),
@@ -93,12 +91,7 @@ async def test_a_final_takes_the_place_of_its_partial_alone(page: Page) -> None:
         final(" ", utterance=1),
     )
     said = await run(page, CAPTIONS, messages)
-    assert said["seen"] == [
-        [["", "one"]],
-        [["", "one"], ["", "two"]],
-        [["", "two"]],
-        [],
-    ]
+    assert said["seen"] == [[["", "one"]], [["", "one"], ["", "two"]], [["", "two"]], []]
     assert [line["text"] for line in said["lines"]] == ["One."]
 
 
@@ -112,7 +105,6 @@ async def test_a_new_session_goes_on_in_time_and_hears_again(page: Page) -> None
 
 
 async def test_a_resumed_session_may_repeat_what_it_said(page: Page) -> None:
-    """A repeated start changes no utterance that has words or its final."""
     begun: list[ServerMessage] = [
         Speech(event="start", utterance=number, at=float(number)) for number in (0, 1)
     ]
@@ -162,9 +154,7 @@ async def test_a_file_without_any_sound_is_read_to_its_end(page: Page) -> None:
         ([], ["en"]),
     ],
 )
-async def test_a_locale_that_is_none_does_no_harm(
-    tags: list[str], languages: list[str], page: Page
-) -> None:
+async def test_a_wrong_locale_is_no_harm(tags: list[str], languages: list[str], page: Page) -> None:
     """Browsers return such tags on some systems; languages still have names."""
     script = """
         Object.defineProperty(navigator, "languages", { value: argument, configurable: true });
@@ -192,12 +182,8 @@ OPTIONS = """
 async def test_the_overlay_reads_its_options(page: Page) -> None:
     usual = {"size": 48, "lines": 2, "align": "center", "language": "de"}
     assert await run(page, OPTIONS, "") == usual
-    assert await run(page, OPTIONS, "size=60&lines=3&align=left&language=en") == {
-        "size": 60,
-        "lines": 3,
-        "align": "left",
-        "language": "en",
-    }
+    wanted = {"size": 60, "lines": 3, "align": "left", "language": "en"}
+    assert await run(page, OPTIONS, "size=60&lines=3&align=left&language=en") == wanted
     assert await run(page, OPTIONS, "language=auto") == usual | {"language": None}
 
 
@@ -212,7 +198,5 @@ async def test_the_overlay_reads_its_options(page: Page) -> None:
         ("colour=red", "colour is unknown; known are size, lines, align, language"),
     ],
 )
-async def test_the_overlay_says_what_is_wrong_with_its_address(
-    query: str, says: str, page: Page
-) -> None:
+async def test_the_overlay_says_what_its_address_lacks(query: str, says: str, page: Page) -> None:
     assert await run(page, OPTIONS, query) == f"The address is wrong: {says}."

@@ -1,7 +1,7 @@
 """Every phase can be captured: traced on the CPU, its graph is the eager call."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,15 +10,8 @@ from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from model.drafting.drafter_files import TrainedDrafter
+from model.engine import phases
 from model.engine.graphs import PhaseInputs
-from model.engine.phases import (
-    DetectInputs,
-    DraftInputs,
-    EncodeInputs,
-    Phases,
-    PrefillInputs,
-    VerifyInputs,
-)
 from model.whisper.slots import Slots
 from tests.support.tiny import CHECKPOINT
 from tests.support.tiny_drafters import tiny_drafter, tiny_speech_draft, whisper_of
@@ -37,9 +30,9 @@ class Bench:
         self.slots = Slots.allocate(whisper, 8, block=4)
         bias = CHECKPOINT.tokens.bias(first=False)
         self.drafter = drafter.over_slots(whisper, bias, 8, packed=False)
-        self.phases = Phases(whisper, CHECKPOINT.tokens, self.slots, self.drafter)
+        self.phases = phases.Phases(whisper, CHECKPOINT.tokens, self.slots, self.drafter)
         self.slots.reset(0, [100, 50, 80], [1, 2, 3], [0.0, 0.7, 1.0])
-        self.phases.encode(EncodeInputs(MEL, first=0, audio_len=100))
+        self.phases.encode(phases.EncodeInputs(MEL, first=0, audio_len=100))
 
     def state(self) -> list[Tensor]:
         """All that a phase may change, live."""
@@ -52,7 +45,7 @@ class Bench:
 
 
 # With a text behind each prompt.
-PREFILL = PrefillInputs(
+PREFILL = phases.PrefillInputs(
     tokens=TOKENS,
     prompt_lens=torch.tensor([4, 5, 6]),
     starts=torch.tensor([0, 1, 2]),
@@ -64,7 +57,7 @@ PREFILL = PrefillInputs(
     sampled=True,
 )
 # From the host and from the drafter.
-VERIFY = VerifyInputs(
+VERIFY = phases.VerifyInputs(
     candidates=TOKENS[:, :4],
     counts=torch.tensor([4, 4, 0]),
     drafted=torch.tensor([False, True, False]),
@@ -74,54 +67,39 @@ VERIFY = VerifyInputs(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """phase: its name. prefilled: whether it works on rows that have a transcript."""
-
-    phase: str
-    inputs: PhaseInputs
-    prefilled: bool
-
-    def of(self, bench: Bench) -> Callable[[PhaseInputs], Tensor | None]:
-        phase: Callable[[PhaseInputs], Tensor | None] = getattr(bench.phases, self.phase)
-        return phase
-
-
-DRAFT = DraftInputs(rows=3, count=4, kv_len=64, audio_len=100, sampled=True)
-CASES = {
-    "encode": Case("encode", EncodeInputs(MEL, first=2, audio_len=100), prefilled=False),
-    "detect": Case("detect", DetectInputs(first=0, last=3, encoder_len=100), prefilled=True),
-    "prefill": Case("prefill", PREFILL, prefilled=False),
-    "draft": Case("draft", DRAFT, prefilled=True),
-    "verify": Case("verify", VERIFY, prefilled=True),
-    "verify greedily": Case("verify", replace(VERIFY, sampled=False), prefilled=True),
+DRAFT = phases.DraftInputs(rows=3, count=4, kv_len=64, audio_len=100, sampled=True)
+# By name: the phase, its inputs, and whether it works on rows that have a transcript.
+CASES: dict[str, tuple[str, PhaseInputs, bool]] = {
+    "encode": ("encode", phases.EncodeInputs(MEL, first=2, audio_len=100), False),
+    "detect": ("detect", phases.DetectInputs(first=0, last=3, encoder_len=100), True),
+    "prefill": ("prefill", PREFILL, False),
+    "draft": ("draft", DRAFT, True),
+    "verify": ("verify", VERIFY, True),
+    "verify greedily": ("verify", replace(VERIFY, sampled=False), True),
 }
 
 
 @pytest.mark.parametrize("drafter", [tiny_drafter, tiny_speech_draft], ids=["parallel", "speech"])
 @pytest.mark.parametrize("name", CASES)
 @torch.no_grad()
-def test_a_traced_phase_replays_the_eager_call(
-    name: str, drafter: Callable[..., TrainedDrafter]
-) -> None:
+def test_a_traced_phase_replays_the_call(name: str, drafter: Callable[..., TrainedDrafter]) -> None:
     """Tracing fails on host reads and data-dependent shapes; the graph then runs on other data."""
-    case, trained = CASES[name], drafter(block=4)
+    (phase_name, inputs, prefilled), trained = CASES[name], drafter(block=4)
     eager, traced = Bench(trained), Bench(trained)
-    if case.prefilled:
+    if prefilled:
         for bench in (eager, traced):
             bench.phases.prefill(PREFILL)
-    values = [value.clone() for value in case.inputs.tensors().values()]
-    names = list(case.inputs.tensors())
-    wanted = case.of(eager)(
-        replace(case.inputs, **{n: v.clone() for n, v in zip(names, values, strict=True)})
-    )
+    values = [value.clone() for value in inputs.tensors().values()]
+    names = list(inputs.tensors())
+    copies = {n: v.clone() for n, v in inputs.tensors().items()}
+    wanted = getattr(eager.phases, phase_name)(replace(inputs, **copies))
 
     # Traced with other values than it is replayed with: nothing may be baked in.
     before = [tensor.clone() for tensor in traced.state()]
-    phase = case.of(traced)
+    phase = getattr(traced.phases, phase_name)
 
     def flat(*tensors: Tensor) -> Any:
-        return phase(replace(case.inputs, **dict(zip(names, tensors, strict=True))))
+        return phase(replace(inputs, **dict(zip(names, tensors, strict=True))))
 
     graph = make_fx(flat)(*(torch.zeros_like(value) for value in values))
     for tensor, value in zip(traced.state(), before, strict=True):

@@ -21,11 +21,10 @@ def distance(a: list[int], b: list[int]) -> int:
 
 @given(TEXT)
 def test_a_right_draft_is_proposed_whole_and_once(draft: list[int]) -> None:
-    """Without a mismatch the proposal is always the rest."""
     reuse = PreviousText(draft)
     for done in range(len(draft)):
         assert reuse.propose(100) == draft[done:]
-        reuse.emit(draft[done : done + 1])
+        reuse.observe(draft[done : done + 1])
     assert reuse.propose(100) == []
 
 
@@ -39,7 +38,7 @@ def test_one_word_changed_is_stepped_over() -> None:
         ([9, 8, 3, 4], [5, 6, 7, 8]),
     ):
         reuse = PreviousText(draft)
-        reuse.emit(emitted)
+        reuse.observe(emitted)
         assert reuse.propose(100) == rest
 
 
@@ -48,8 +47,8 @@ def test_one_word_changed_is_stepped_over() -> None:
 def test_the_place_is_the_best_aligned(draft: list[int], emitted: list[int], limit: int) -> None:
     """No other beginning of the draft is nearer to what was emitted; the limit is kept."""
     reuse = PreviousText(draft)
-    reuse.emit(emitted[:3])
-    reuse.emit(emitted[3:])
+    reuse.observe(emitted[:3])
+    reuse.observe(emitted[3:])
     proposal = reuse.propose(1000)
     chosen = draft[: len(draft) - len(proposal)]
     assert proposal == draft[len(chosen) :]
@@ -59,11 +58,12 @@ def test_the_place_is_the_best_aligned(draft: list[int], emitted: list[int], lim
 
 
 def test_a_draft_that_fits_nowhere_falls_silent_for_a_while() -> None:
-    """One miss is a repaired word; after the next it says nothing for 1, 3, 7 … rounds."""
+    """One miss is a repaired word; after the next it says nothing for 1, 3, 7 … rounds: few are lost."""
     reuse = PreviousText(range(1, 40))
     silent = []
-    for _ in range(12):
+    for _ in range(60):
         proposal = reuse.propose(1)
         silent.append(not proposal)
-        reuse.emit([99])
-    assert silent == [False, False, True, False, True, True, True, False, *[True] * 4]
+        reuse.observe([99])
+    assert silent[:12] == [False, False, True, False, True, True, True, False, *[True] * 4]
+    assert silent.count(False) <= 7

@@ -1,20 +1,17 @@
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import cache
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
 
 from model.checkpoints.load import load
-from model.drafting.interface import Proposer
-from model.drafting.previous_text import PreviousText
 from model.engine.engine import Engine
+from model.engine.offline import transcribe
 from model.engine.requests import Request, RequestOutput
 from model.whisper.kernels import LinearGelu
-from model.whisper.network import Cache, Whisper
 from model.whisper.quantised import (
     MIXED_IN,
     QuantisedLinear,
@@ -25,8 +22,8 @@ from model.whisper.quantised import (
     write_keys,
 )
 from tests.support.audio import needs_audio, recordings
-from tests.support.oracles import Adversary, Guesser, Oracle, run_shuffled
-from tests.support.tiny import CHECKPOINT, random_weights, tiny_config
+from tests.support.oracles import drain, proposers, run_shuffled
+from tests.support.tiny import CHECKPOINT
 from tests.support.tiny_drafters import tiny_drafter
 from tests.support.utterances import GREEDY, WARM
 
@@ -49,9 +46,7 @@ def random_tensor(*shape: int, seed: int = 0) -> Tensor:
 @pytest.mark.parametrize("kind", [nn.Linear, LinearGelu])
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("shape", [(1,), (9,), (2, 3), (700,)])
-def test_a_product_is_the_same_within_steps(
-    kind: type[nn.Linear], bias: bool, shape: tuple[int, ...]
-) -> None:
+def test_products_are_close(kind: type[nn.Linear], bias: bool, shape: tuple[int, ...]) -> None:
     """Within the rounding of 8 bits, for rows of any size, any number and leading dimensions."""
     linear = kind(96, 130, bias=bias)
     x = random_tensor(*shape, 96) * torch.logspace(-3, 3, shape[-1])[:, None]
@@ -137,7 +132,6 @@ def test_attention_is_attention(n: int) -> None:
 @pytest.mark.parametrize("heads", [2, 6, 8])
 @pytest.mark.parametrize("positions", [64, 1500])
 def test_company_changes_no_bit_of_attention(heads: int, positions: int) -> None:
-    """Any number of queries and rows at once, over the same positions."""
     q, (k, v) = random_tensor(3, heads, 70, 64).to(MIXED_IN), cached(3, heads, positions, 64)
     mask = additive_mask(torch.arange(positions) < positions - 7)[None, None, None]
     whole = attend(q, k, v, mask)
@@ -159,99 +153,17 @@ def test_positions_that_are_not_seen_change_no_bit(kv_len: int) -> None:
     assert torch.equal(over(kv_len), over(64))
 
 
-class Tiny:
-    """A tiny int8 decoder over random encoder states."""
-
-    def __init__(self) -> None:
-        config = tiny_config()
-        weights = random_weights(config)
-        self.whisper = Whisper.from_weights(config, weights, CPU, torch.float32, int8=True)
-        self.acoustic = random_tensor(4, 100, 32, seed=5)
-
-    def cache(self, rows: slice) -> Cache:
-        whisper = self.whisper
-        count = rows.stop - rows.start
-        cache = Cache.allocate(whisper.config, count, CPU, whisper.cache_dtype)
-        whisper.decoder.write_cross(self.acoustic[rows], cache)
-        return cache
-
-    def run(self, tokens: Tensor, lengths: Tensor, cache: Cache) -> Tensor:
-        states = torch.full((len(tokens),), 100)
-        hidden, _ = self.whisper.decoder(tokens, lengths, states, cache, 64, 100)
-        return self.whisper.decoder.logits(hidden)
-
-
-TINY = Tiny()
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(0, 10_000))
-def test_any_split_equals_one_pass_to_the_last_bit(pieces: list[int], seed: int) -> None:
-    """K cached and m at once = one pass of k + m: what steps round must not turn on it."""
-    with torch.inference_mode():
-        generator = torch.Generator().manual_seed(seed)
-        tokens = torch.randint(256, (1, sum(pieces)), generator=generator)
-        whole = TINY.run(tokens, torch.tensor([0]), TINY.cache(slice(0, 1)))
-        cache, done = TINY.cache(slice(0, 1)), 0
-        for piece in pieces:
-            part = slice(done, done + piece)
-            got = TINY.run(tokens[:, part], torch.tensor([done]), cache)
-            assert torch.equal(got, whole[:, part])
-            done += piece
-
-
-def test_rows_of_a_batch_equal_those_alone_to_the_last_bit() -> None:
-    """Encoder and decoder, whatever the neighbours' lengths."""
-    mel = random_tensor(4, 80, 200)
-    encoder = TINY.whisper.encoder
-    together = encoder(mel)
-    assert all(torch.equal(encoder(mel[i : i + 1])[0], together[i]) for i in range(4))
-    tokens = torch.randint(256, (4, 30), generator=torch.Generator().manual_seed(1))
-    lengths = torch.tensor([3, 0, 20, 11])
-    cache = TINY.cache(slice(0, 4))
-    for row, length in enumerate(lengths.tolist()):
-        if length:
-            rows = cache.rows(row, row + 1)
-            TINY.run(tokens[row : row + 1, :length], torch.tensor([0]), rows)
-    new = torch.stack([tokens[i, n : n + 5] for i, n in enumerate(lengths.tolist())])
-    batch = TINY.run(new, lengths, cache)
-    for row, length in enumerate(lengths.tolist()):
-        whole = TINY.run(
-            tokens[row : row + 1, : length + 5],
-            torch.tensor([0]),
-            TINY.cache(slice(row, row + 1)),
-        )
-        assert torch.equal(batch[row], whole[0, -5:])
-
-
-def proposers_for(
-    plain: dict[int, tuple[int, ...]], requests: list[Request], eot: int
-) -> dict[str, Callable[[Request], Proposer | None]]:
-    """Every kind of proposer, each with what plain decoding says."""
-    return {
-        "none": lambda _: None,
-        "oracle": lambda request: Oracle(plain[id(request)], acceptance=0.575),
-        "perfect": lambda request: Oracle(plain[id(request)], acceptance=1.0),
-        "random": lambda _: Guesser(eot),
-        "adversarial": lambda request: Adversary(plain[id(request)], eot),
-        "reuse": lambda request: PreviousText(plain[id(requests[requests.index(request) - 1])]),
-    }
-
-
-def plainly(engine: Engine, requests: list[Request]) -> dict[int, tuple[int, ...]]:
-    return {id(one.request): one.tokens for one in engine.transcribe(requests)}
-
-
 REQUESTS = [*GREEDY, *WARM]
-with torch.inference_mode():
-    PLAIN = (
-        {}
-        if missing_instructions()
-        else plainly(
-            Engine(CHECKPOINT, slots=1, proposer=lambda _: None, precision="int8"), REQUESTS
-        )
-    )
-PROPOSERS = proposers_for(PLAIN, REQUESTS, CHECKPOINT.tokens.eot)
+
+
+@cache
+def plain(request: Request) -> tuple[int, ...]:
+    """Its tokens, one pass of the int8 target a token."""
+    alone = Engine(CHECKPOINT, slots=1, proposer=lambda _: None, precision="int8")
+    return transcribe(alone, [request])[0].tokens
+
+
+PROPOSERS = proposers(plain, REQUESTS, CHECKPOINT.tokens.eot)
 
 
 @pytest.mark.parametrize("block", [1, 4, 8])
@@ -268,7 +180,7 @@ def test_speculation_changes_no_token_of_the_int8_target(name: str, block: int, 
         static=block == 4 and slots < 16,
     )
     for one in run_shuffled(engine, REQUESTS, random.Random(f"{name} {block} {slots}")):
-        assert one.tokens == PLAIN[id(one.request)]
+        assert one.tokens == plain(one.request)
 
 
 @pytest.mark.parametrize("slots", [1, 4])
@@ -276,7 +188,7 @@ def test_a_drafter_changes_no_greedy_token_of_the_int8_target(slots: int) -> Non
     """A network made for the checkpoint drafts for either of its targets."""
     engine = Engine(CHECKPOINT, slots=slots, drafter=tiny_drafter(), precision="int8")
     results = run_shuffled(engine, GREEDY, random.Random(slots))
-    assert all(one.tokens == PLAIN[id(one.request)] for one in results)
+    assert all(one.tokens == plain(one.request) for one in results)
     assert sum(one.accepted for one in results) > 0
 
 
@@ -286,12 +198,9 @@ def test_a_warm_engine_has_nothing_left_of_its_warm_up() -> None:
     engine.warm_up()
     for request in GREEDY[:4]:
         engine.admit(request)
-    results: list[object] = []
-    while engine.occupied:
-        results += engine.step()
-    for one in results:
+    for one in drain(engine):
         assert isinstance(one, RequestOutput), one
-        assert one.tokens == PLAIN[id(one.request)]
+        assert one.tokens == plain(one.request)
 
 
 @pytest.mark.real
@@ -305,8 +214,8 @@ def test_speculation_changes_no_token_of_genuine_weights(name: str) -> None:
         for number, one in enumerate(recordings(under="librispeech_testother")[:6])
     ]
     alone = Engine(checkpoint, slots=1, proposer=lambda _: None, precision="int8")
-    plain = plainly(alone, requests)
-    proposer = proposers_for(plain, requests, checkpoint.tokens.eot)[name]
+    wanted = {one.request: one.tokens for one in transcribe(alone, requests)}
+    proposer = proposers(wanted.__getitem__, requests, checkpoint.tokens.eot)[name]
     engine = Engine(checkpoint, slots=3, proposer=proposer, precision="int8")
     results = run_shuffled(engine, requests, random.Random(name))
-    assert [one.tokens for one in results] == [plain[id(one.request)] for one in results]
+    assert all(one.tokens == wanted[one.request] for one in results)

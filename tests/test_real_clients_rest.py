@@ -51,7 +51,7 @@ async def output_of(*command: str, cwd: Path | None = None) -> Any:
 
 
 @asynccontextmanager
-async def guarded(tmp_path: Path) -> AsyncIterator[Daemon]:
+async def with_keys(tmp_path: Path) -> AsyncIterator[Daemon]:
     """A daemon that knows one key. What a request is heard as depends on its every sample."""
     tokens = tmp_path / "tokens"
     tokens.write_text(f"me {KEY}\n")
@@ -90,7 +90,7 @@ async def test_openais_python_client(
     path = tmp_path / name
     soundfile.write(path, samples(rate, channels), rate, subtype=subtype)
     sound, _ = soundfile.read(path, dtype="int16")
-    async with guarded(tmp_path) as daemon:
+    async with with_keys(tmp_path) as daemon:
         own = await own_finals(daemon, sound.tobytes(), rate=rate, channels=channels)
         url = f"http://127.0.0.1:{daemon.port}/v1"
         found = await output_of(
@@ -116,7 +116,7 @@ async def test_openais_node_client(tmp_path: Path) -> None:
     shutil.copy(SCRIPTS / "openai_rest_client.mjs", script)
     path = tmp_path / "a.flac"
     soundfile.write(path, samples(16_000, 1), 16_000)
-    async with guarded(tmp_path) as daemon:
+    async with with_keys(tmp_path) as daemon:
         own = await own_finals(daemon, speech())
         url = f"http://127.0.0.1:{daemon.port}/v1"
         found = await output_of("node", str(script), url, KEY, str(path), cwd=folder)
@@ -131,7 +131,7 @@ async def test_curl(tmp_path: Path) -> None:
         pytest.skip("curl is not installed")
     path = tmp_path / "a.wav"
     soundfile.write(path, np.repeat(samples(48_000, 2), 2, axis=0), 48_000)  # large: it asks first
-    async with guarded(tmp_path) as daemon:
+    async with with_keys(tmp_path) as daemon:
         url = f"http://127.0.0.1:{daemon.port}/v1/audio/transcriptions"
         form = ["-F", f"file=@{path}", "-F", "model=whisper-1"]
         found = await output_of(
@@ -144,7 +144,7 @@ async def test_deepgrams_python_client(tmp_path: Path) -> None:
     python = await asyncio.to_thread(python_of, "deepgram", DEEPGRAM)
     path = tmp_path / "a.flac"
     soundfile.write(path, samples(16_000, 1), 16_000)
-    async with guarded(tmp_path) as daemon:
+    async with with_keys(tmp_path) as daemon:
         own = await own_finals(daemon, speech(), language="en")
         url = f"http://127.0.0.1:{daemon.port}"
         found = await output_of(
@@ -187,7 +187,7 @@ async def test_many_at_once_get_their_own(tmp_path: Path) -> None:
         "f = open(sys.argv[3], 'rb')\n"
         "print(json.dumps(c.audio.transcriptions.create(file=f, model='whisper-1').text))\n"
     )
-    async with guarded(tmp_path) as daemon:
+    async with with_keys(tmp_path) as daemon:
         expected, clients = [], []
         for number in range(3):
             sound = np.frombuffer(speech(), "<i2")[: (4 + 5 * number) * 16_000]

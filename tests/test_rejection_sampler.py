@@ -39,7 +39,7 @@ def saying(*rows: list[int], vocabulary: int = 9) -> Tensor:
     return torch.nn.functional.one_hot(torch.tensor(rows), vocabulary).float()
 
 
-def audio_len(rejection: RejectionOutput) -> list[list[int]]:
+def said(rejection: RejectionOutput) -> list[list[int]]:
     pairs = zip(rejection.tokens.tolist(), rejection.emitted.tolist(), strict=True)
     return [tokens[:count] for tokens, count in pairs]
 
@@ -48,7 +48,7 @@ def audio_len(rejection: RejectionOutput) -> list[list[int]]:
     ("target", "candidates", "emitted", "accepted"),
     [
         ([1, 2, 3, 4], [1, 2, 3], [1, 2, 3, 4], 3),  # all agree: a bonus
-        ([1, 2, 3, 4], [1, 7, 3], [1, 2], 1),  # repair; a later agreement counts no more
+        ([1, 2, 3, 4], [1, 7, 3], [1, 2], 1),  # recovered; a later agreement counts no more
         ([1, 2, 3, 4], [7, 2, 3], [1], 0),  # nothing accepted is plain decoding
         ([1, 8, 3, 4], [1, 8, 3], [1, 8], 2),  # an accepted end (8) ends without a bonus
         ([8, 2, 3, 4], [1, 2, 3], [8], 0),  # the target's own end
@@ -60,20 +60,19 @@ def test_greedy_verification(
     target: list[int], candidates: list[int], emitted: list[int], accepted: int
 ) -> None:
     rejection = judge(saying(target), torch.tensor([candidates]), eot=8)
-    assert audio_len(rejection) == [emitted]
+    assert said(rejection) == [emitted]
     assert rejection.accepted.tolist() == [accepted]
 
 
 def test_only_what_was_proposed_is_accepted() -> None:
-    """Padding behind a row's count never counts, even where it agrees."""
     logits = saying([1, 2, 3], [1, 2, 3], [1, 2, 3])
     rejection = judge(logits, torch.tensor([[1, 2]] * 3), counts=[0, 1, 2])
-    assert audio_len(rejection) == [[1], [1, 2], [1, 2, 3]]
+    assert said(rejection) == [[1], [1, 2], [1, 2, 3]]
 
 
 def test_without_candidates_it_is_plain_decoding() -> None:
     rejection = judge(saying([5], [2]), torch.zeros(2, 0, dtype=torch.int64))
-    assert audio_len(rejection) == [[5], [2]]
+    assert said(rejection) == [[5], [2]]
 
 
 def test_scores_are_those_at_temperature_one() -> None:
@@ -103,12 +102,11 @@ def test_a_row_without_finite_logits_says_so(sampled: bool, evil: float) -> None
     wanted = accept(clean, *arguments, eot=-1, sampled=sampled)
     assert not rejection.logprobs[0, 0].isfinite()
     assert rejection.logprobs[1:].isfinite().all()
-    assert audio_len(rejection)[1:] == audio_len(wanted)[1:]
-    assert all(0 <= token < 9 for row in audio_len(rejection) for token in row)
+    assert said(rejection)[1:] == said(wanted)[1:]
+    assert all(0 <= token < 9 for row in said(rejection) for token in row)
 
 
 def test_draws_are_functions_of_their_counter() -> None:
-    """The same (seed, position, purpose) gives the same draw in any company."""
     seeds, positions = torch.arange(50), torch.arange(50) * 7
     together = uniform(seeds, positions, OWN)
     alone = torch.cat([uniform(seeds[i : i + 1], positions[i : i + 1], OWN) for i in range(50)])
@@ -237,7 +235,6 @@ def test_the_bound_would_notice_a_wrong_rule() -> None:
 
 
 def test_point_masses_change_no_word() -> None:
-    """Text proposed as such gives the very text of plain sampling for the same seed."""
     assert torch.equal(speculate(None, 1.0, 2), speculate_plainly(1.0))
 
 

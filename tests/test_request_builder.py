@@ -22,9 +22,7 @@ def decode(*, final: bool = False, early: bool = False, prefix: str = "") -> Dec
 @pytest.mark.parametrize(
     ("final", "early", "whole"), [(False, False, False), (False, True, True), (True, False, True)]
 )
-def test_what_may_become_a_final_is_decoded_with_all_care(
-    final: bool, early: bool, whole: bool
-) -> None:
+def test_what_may_become_final_is_decoded_with_care(final: bool, early: bool, whole: bool) -> None:
     """A partial is quick instead: a fitted window, one attempt, no words."""
     asked = request_builder.request(
         Start(words=True), decode(final=final, early=early), draft_tokens=(1, 2)
@@ -37,20 +35,25 @@ def test_what_may_become_a_final_is_decoded_with_all_care(
 
 
 def test_early_and_true_finals_ask_for_the_same() -> None:
-    """So that the first can stand for the second."""
     start = Start(words=True, prompt="names", hot_words=["Ada"])
     early, final = (
         request_builder.request(start, one) for one in (decode(early=True), decode(final=True))
     )
-    fields = ("language", "prompt", "prefix", "ladder", "words", "fitted_window", "temperature")
+    fields = (
+        "language",
+        "prompt",
+        "prefix",
+        "fallback_temperatures",
+        "words",
+        "fitted_window",
+        "temperature",
+    )
     assert [getattr(early, name) for name in fields] == [getattr(final, name) for name in fields]
 
 
 def test_who_asks_for_sampling_gets_one_attempt() -> None:
-    assert (
-        request_builder.request(Start(temperature=0.5), decode(final=True)).fallback_temperatures
-        == ()
-    )
+    asked = request_builder.request(Start(temperature=0.5), decode(final=True))
+    assert asked.fallback_temperatures == ()
 
 
 @pytest.mark.parametrize(
@@ -88,7 +91,6 @@ def test_each_language_of_a_set_is_checked(monkeypatch: pytest.MonkeyPatch) -> N
 def test_what_the_model_says_is_told_with_its_verdicts(
     text: str, no_speech: float, silent: bool, repetitive: bool
 ) -> None:
-    """Every figure as it is, and the words with their times."""
     output = RequestOutput(
         request=Request(AUDIO),
         text=text,

@@ -100,32 +100,6 @@ def test_policy(rule: str, queued: str, running: str, slots: int, taken: str) ->
     ), rule
 
 
-def test_superseded_partials_are_counted() -> None:
-    """Replaced by a newer one: one. Overtaken by their final: one."""
-    request_queue = RequestQueue()
-    for name in ("a0p", "a0p", "b0p", "a0f"):
-        request_queue.put(work(name))
-    assert request_queue.superseded == 2
-    assert len(request_queue) == 2
-
-
-def test_finals_of_a_failed_round_come_first_and_alone() -> None:
-    """Nothing joins them, and they join nothing."""
-    request_queue = RequestQueue()
-    request_queue.put(work("d0f"))
-    request_queue.retry([work("a0f"), work("b0p"), work("c0f")])
-    assert request_queue.superseded == 1
-    assert len(request_queue) == 3
-    assert request_queue.take([work("e0f")], 4, now=0.0) == []
-    first = request_queue.take([], 4, now=0.0)
-    assert names(first) == ["a0f"]
-    assert request_queue.take(first, 4, now=0.0) == []
-    second = request_queue.take([], 4, now=0.0)
-    assert names(second) == ["c0f"]
-    assert request_queue.take(second, 4, now=0.0) == []
-    assert names(request_queue.take([], 4, now=0.0)) == ["d0f"]
-
-
 class BacklogMachine(RuleBasedStateMachine):
     """Any order of events: nothing lost but partials, bounds kept, finals in order, no starvation."""
 
@@ -249,9 +223,7 @@ def request(samples: int = 1600, **asked: Any) -> Request:
         (("a", 0, request(language_hint="de")), False),
     ],
 )
-def test_an_early_final_serves_the_same_request_alone(
-    final: tuple[str, int, Request], served: bool
-) -> None:
+def test_early_finals_serve_same_requests(final: tuple[str, int, Request], served: bool) -> None:
     session, utterance, asked = final
     early = Work("a", 0, False, request(), lambda *_: None, early=True)
     assert early.serves(Work(session, utterance, True, asked, lambda *_: None)) is served

@@ -3,7 +3,7 @@ import torch
 from model.engine.rejection_sampler import RejectionOutput
 from model.engine.round_output import RoundOutput, pack, unpack
 
-VERDICT = RejectionOutput(
+OUTPUT = RejectionOutput(
     tokens=torch.tensor([[5, 51_865, 7], [8, 9, 9]]),
     emitted=torch.tensor([2, 1]),
     accepted=torch.tensor([1, 0]),
@@ -13,20 +13,13 @@ VERDICT = RejectionOutput(
 
 def test_what_is_packed_is_unpacked() -> None:
     """What lies behind the emitted tokens means nothing; rows that fill a bucket up are left out."""
-    first, second = unpack(pack(VERDICT), 2, prefill=False)
+    first, second = unpack(pack(OUTPUT), 2, prefill=False)
     assert first == RoundOutput([5, 51_865], [-0.5, -1.5], accepted=1)
     assert second == RoundOutput([8], [-0.25], accepted=0)
-    assert len(unpack(pack(VERDICT), 1, prefill=False)) == 1
+    assert len(unpack(pack(OUTPUT), 1, prefill=False)) == 1
 
 
 def test_a_prefill_tells_of_silence() -> None:
-    outputs = unpack(pack(VERDICT, torch.tensor([0.5, 0.25])), 2, prefill=True)
+    outputs = unpack(pack(OUTPUT, torch.tensor([0.5, 0.25])), 2, prefill=True)
     assert [output.no_speech for output in outputs] == [0.5, 0.25]
     assert [output.tokens for output in outputs] == [[5, 51_865], [8]]
-
-
-def test_one_row_is_one_transfer() -> None:
-    """2 * (k + 1) + 2 columns of float64."""
-    packed = pack(VERDICT)
-    assert packed.shape == (2, 8)
-    assert packed.dtype == torch.float64

@@ -1,5 +1,4 @@
 import asyncio
-import logging
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -55,6 +54,12 @@ class Clients:
                 await self._changed.wait()
         assert sorted(self.results) == sorted(expected)
 
+    async def hold(self, *submitted: str) -> None:
+        """Submit these, and wait until the engine is inside a round that waits for its release."""
+        self.engine.hold()
+        self.submit(*submitted)
+        await self.held()
+
     async def held(self) -> None:
         """Wait until the engine is inside a round that was told to wait."""
         assert await asyncio.to_thread(self.engine.entered.wait, PATIENCE)
@@ -89,22 +94,19 @@ async def test_results_come_back_on_the_loop() -> None:
         assert isinstance(result, RequestOutput)
         assert result.text == "1600"
         assert clients.milliseconds["a0f"] >= 0
-        facts = clients.scheduler.facts()
-        assert (facts.finals, facts.partials, facts.failed) == (1, 1, 0)
-        assert (facts.waiting, facts.running, facts.lag, facts.idle) == (0, 0, 0.0, 0.0)
+        stats = clients.scheduler.stats()
+        assert (stats.finals, stats.partials, stats.failed) == (1, 1, 0)
+        assert (stats.waiting, stats.running, stats.lag, stats.idle) == (0, 0, 0.0, 0.0)
     assert engine.threads == {"engine"}
 
 
 async def test_work_joins_between_two_rounds() -> None:
-    """What arrives during a round is admitted at its end, by the policy."""
     engine = ScriptedEngine(slots=2)
     async with scheduling(engine) as clients:
-        engine.hold()
-        clients.submit("x0f")
-        await clients.held()
+        await clients.hold("x0f")
         clients.submit("a0p", "a1f", "a2f", "b0f", "c0p", "c0p")
-        facts = clients.scheduler.facts()
-        assert (facts.waiting, facts.running, facts.superseded) == (4, 1, 2)
+        stats = clients.scheduler.stats()
+        assert (stats.waiting, stats.running, stats.superseded) == (4, 1, 2)
         engine.release()
         await clients.expect("x0f", "a1f", "a2f", "b0f", "c0p")
     assert [request.prompt for request in engine.admitted] == ["x0f", "a1f", "b0f", "a2f", "c0p"]
@@ -114,15 +116,13 @@ async def test_work_joins_between_two_rounds() -> None:
 async def test_lag_is_the_age_of_the_oldest_final_waiting_or_running() -> None:
     engine = ScriptedEngine(slots=1)
     async with scheduling(engine) as clients:
-        engine.hold()
-        clients.submit("a0p")
-        await clients.held()
-        assert clients.scheduler.facts().lag == 0.0
+        await clients.hold("a0p")
+        assert clients.scheduler.stats().lag == 0.0
         clients.clock.now += 1.0
         clients.submit("b0f")
         clients.clock.now += 2.5
-        assert clients.scheduler.facts().lag == 2.5
-        assert clients.scheduler.facts().idle == 3.5
+        assert clients.scheduler.stats().lag == 2.5
+        assert clients.scheduler.stats().idle == 3.5
         engine.release()
         await clients.expect("a0p", "b0f")
 
@@ -132,24 +132,19 @@ async def test_time_without_work_is_no_lack_of_progress() -> None:
     engine = ScriptedEngine()
     async with scheduling(engine) as clients:
         clients.clock.now += 3600.0
-        assert clients.scheduler.facts().idle == 0.0
-        engine.hold()
-        clients.submit("a0f")
-        await clients.held()
-        assert clients.scheduler.facts().idle == 0.0
+        assert clients.scheduler.stats().idle == 0.0
+        await clients.hold("a0f")
+        assert clients.scheduler.stats().idle == 0.0
 
 
 async def test_a_session_that_leaves_frees_queue_and_slots() -> None:
-    """Its running work is cancelled in the engine before anything else is admitted."""
     engine = ScriptedEngine(slots=1)
     async with scheduling(engine) as clients:
-        engine.hold()
-        clients.submit("a0f")
-        await clients.held()
+        await clients.hold("a0f")
         clients.submit("a1f", "a2p", "b0f")
         clients.scheduler.cancel("a")
-        facts = clients.scheduler.facts()
-        assert (facts.waiting, facts.running) == (1, 0)
+        stats = clients.scheduler.stats()
+        assert (stats.waiting, stats.running) == (1, 0)
         engine.release()
         await clients.expect("b0f")
     assert [request.prompt for request in engine.cancelled] == ["a0f"]
@@ -167,24 +162,19 @@ async def test_a_round_that_fails_costs_nobody_a_final(caplog: pytest.LogCapture
 
     engine = ScriptedEngine(slots=4, text=text)
     async with scheduling(engine) as clients:
-        engine.hold()
-        clients.submit("x0f")
-        await clients.held()
+        await clients.hold("x0f")
         clients.submit("a0f", "b0p", "c0f")
-        with caplog.at_level(logging.ERROR):
-            engine.release()
-            await clients.expect("x0f", "a0f", "c0f")
+        engine.release()
+        await clients.expect("x0f", "a0f", "c0f")
         assert company == [1, 3, 1, 1]
         assert [record.exc_info is not None for record in caplog.records] == [True]
         assert all(isinstance(result, RequestOutput) for result in clients.results.values())
-        facts = clients.scheduler.facts()
-        assert (facts.finals, facts.failed, facts.superseded) == (3, 0, 1)
-        assert (facts.waiting, facts.running) == (0, 0)
+        stats = clients.scheduler.stats()
+        assert (stats.finals, stats.failed, stats.superseded) == (3, 0, 1)
+        assert (stats.waiting, stats.running) == (0, 0)
 
 
 async def test_the_final_that_fails_alone_has_failed(caplog: pytest.LogCaptureFixture) -> None:
-    """With the reason; its neighbours lose nothing, and the next round is as good as new."""
-
     def text(request: Request) -> str:
         if request.prompt == "b0f":
             raise RuntimeError("out of luck")
@@ -192,44 +182,36 @@ async def test_the_final_that_fails_alone_has_failed(caplog: pytest.LogCaptureFi
 
     engine = ScriptedEngine(slots=4, text=text)
     async with scheduling(engine) as clients:
-        engine.hold()
-        clients.submit("x0f")
-        await clients.held()
+        await clients.hold("x0f")
         clients.submit("a0f", "b0f", "c0f")
-        with caplog.at_level(logging.ERROR):
-            engine.release()
-            await clients.expect("x0f", "a0f", "b0f", "c0f")
+        engine.release()
+        await clients.expect("x0f", "a0f", "b0f", "c0f")
         assert [record.exc_info is not None for record in caplog.records] == [True, True]
         failure = clients.results.pop("b0f")
         assert isinstance(failure, Failure)
         assert failure.message == "the recogniser failed: out of luck"
         assert all(isinstance(result, RequestOutput) for result in clients.results.values())
-        assert clients.scheduler.facts().failed == 1
+        assert clients.scheduler.stats().failed == 1
         clients.submit("d0f")
         await clients.expect("x0f", "a0f", "c0f", "d0f")
 
 
 async def test_a_fault_that_passes_costs_nothing() -> None:
-    """Also where one final alone was in the round."""
-    rounds = 0
+    faults = [RuntimeError("a passing fault")]
 
     def text(_request: Request) -> str:
-        nonlocal rounds
-        rounds += 1
-        if rounds == 1:
-            raise RuntimeError("a passing fault")
+        if faults:
+            raise faults.pop()
         return "heard"
 
     async with scheduling(ScriptedEngine(text=text)) as clients:
         clients.submit("a0f")
         await clients.expect("a0f")
         assert isinstance(clients.results["a0f"], RequestOutput)
-        assert clients.scheduler.facts().failed == 0
+        assert clients.scheduler.stats().failed == 0
 
 
 async def test_a_session_that_leaves_is_not_tried_again() -> None:
-    """Its work of the failed round is gone from the engine and from the queue."""
-
     def text(request: Request) -> str:
         if len(engine.occupied) > 1:
             engine.hold()  # the round of the first retry
@@ -238,9 +220,7 @@ async def test_a_session_that_leaves_is_not_tried_again() -> None:
 
     engine = ScriptedEngine(slots=4, text=text)
     async with scheduling(engine) as clients:
-        engine.hold()
-        clients.submit("x0f")
-        await clients.held()
+        await clients.hold("x0f")
         clients.submit("a0f", "b0f", "c0f")
         engine.release()
         await clients.expect("x0f")
@@ -281,16 +261,16 @@ async def test_an_engine_that_cannot_be_emptied_ends_the_thread_and_shows_as_a_s
         for idle, name in enumerate(("b0p", "c0f", "d0f"), start=1):
             clients.clock.now += 1.0
             clients.submit(name)
-            facts = clients.scheduler.facts()
-            assert facts.idle == idle
-        assert facts.waiting + facts.running == 4
+            stats = clients.scheduler.stats()
+            assert stats.idle == idle
+        assert stats.waiting + stats.running == 4
         assert not clients.results
         for session in "abcd":
             clients.scheduler.cancel(session)
-        assert clients.scheduler.facts().waiting == 0
-        assert clients.scheduler.facts().idle == 3.0
+        assert clients.scheduler.stats().waiting == 0
+        assert clients.scheduler.stats().idle == 3.0
         clients.submit("e0f")
-        assert clients.scheduler.facts().idle == 3.0
+        assert clients.scheduler.stats().idle == 3.0
 
 
 async def test_a_request_that_the_engine_refuses_fails_alone() -> None:
@@ -314,7 +294,6 @@ async def test_a_failure_of_the_engine_is_passed_on() -> None:
 
 
 async def test_an_idle_scheduler_computes_nothing() -> None:
-    """No polling: after its work the thread makes no further round, and uses no CPU time."""
     engine = ScriptedEngine()
     async with scheduling(engine) as clients:
         clients.submit("a0f")
@@ -329,27 +308,15 @@ async def test_an_idle_scheduler_computes_nothing() -> None:
         assert time.clock_gettime(spent) - used < 0.1
 
 
-async def test_loading_that_fails_is_told_to_whoever_waits() -> None:
-    def load() -> ScriptedEngine:
-        raise LookupError("no such model")
-
-    scheduler = Scheduler(load, asyncio.get_running_loop())
-    with pytest.raises(LookupError, match="no such model"):
-        await asyncio.wrap_future(scheduler.start())
-    assert scheduler.stop(PATIENCE)
-
-
 async def test_stop_gives_up_on_a_round_that_hangs_and_drops_what_waits() -> None:
     engine = ScriptedEngine(slots=1)
     async with scheduling(engine) as clients:
-        engine.hold()
-        clients.submit("a0f", "b0f")
-        await clients.held()
+        await clients.hold("a0f", "b0f")
         assert not clients.scheduler.stop(0.0)
         engine.release()
         await clients.expect("a0f")
-    facts = clients.scheduler.facts()
-    assert (facts.waiting, facts.running, facts.finals) == (1, 0, 1)
+    stats = clients.scheduler.stats()
+    assert (stats.waiting, stats.running, stats.finals) == (1, 0, 1)
 
 
 async def test_files_make_nobody_late() -> None:
@@ -365,8 +332,8 @@ async def test_files_make_nobody_late() -> None:
         engine.release()
         await clients.expect("a0f", "b0x")
         clients.clock.now += 6.0  # the file's share of the time has not come again
-        facts = clients.scheduler.facts()
-        assert (facts.waiting, facts.lag, facts.turn, facts.idle) == (1, 0.0, 0.0, 0.0)
+        stats = clients.scheduler.stats()
+        assert (stats.waiting, stats.lag, stats.turn, stats.idle) == (1, 0.0, 0.0, 0.0)
         clients.clock.now += FileThrottle.MEMORY
         clients.submit("c0f")
         await clients.expect("a0f", "b0x", "b1x", "c0f")

@@ -3,7 +3,6 @@ import logging
 import os
 import signal
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,34 +13,30 @@ from clients.demo import READY
 from clients.stream import connect
 from daemon import cli
 from daemon.config import Config
-from daemon.monitoring.systemd_notify import Manager
+from daemon.monitoring.systemd_notify import Notifier
 from daemon.serve import is_loopback, physical_cores, serve
 from daemon.server import Daemon
 from model.checkpoints.load import load
 from model.drafting.drafter_files import save_network
 from streaming.protocol import Ready, Start
 from tests.support.fakes import PATIENCE, ScriptedEngine
+from tests.support.python import ROOT
 from tests.support.tiny_drafters import tiny_parallel
 from tests.support.tiny_files import save_transformers
 from tests.support.wire import calling
 
-ROOT = Path(__file__).parent.parent
-
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_signals_stop_the_daemon(
-    number: signal.Signals, caplog: pytest.LogCaptureFixture
-) -> None:
-    """And the log said where it was ready, with the port it chose."""
+async def test_signals_stop_it(number: signal.Signals, caplog: pytest.LogCaptureFixture) -> None:
     daemon = Daemon(Config(port=0), ScriptedEngine)
     with caplog.at_level(logging.INFO, logger="daemon"):
-        running = asyncio.create_task(serve(daemon, Manager(), Config))
+        running = asyncio.create_task(serve(daemon, Notifier(), Config))
         await asyncio.wait_for(daemon.ready.wait(), PATIENCE)
         assert f"ready on ws://127.0.0.1:{daemon.port} (model scripted, " in caplog.text
         assert READY.search(caplog.text.encode())  # what `captiond demo` waits for
     async with calling(daemon) as client:
         await client.say(Start())
-        await client.hear_until(Ready)
+        await client.receive_until(Ready)
         os.kill(os.getpid(), number)
         assert (await client.hang_up())[0] == 1001
     await asyncio.wait_for(running, PATIENCE)
@@ -49,21 +44,7 @@ async def test_signals_stop_the_daemon(
         await client.say(Start())
 
 
-def test_ctrl_c_while_torch_is_imported_leaves_no_trace(tmp_path: Path) -> None:
-    """Those seconds belong to no event loop yet."""
-    (tmp_path / "torch.py").write_text("import signal; signal.raise_signal(signal.SIGINT)\n")
-    command = [sys.executable, "-m", "daemon", "serve", "--port", "0"]
-    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout) == (130, "")
-    (line,) = done.stderr.splitlines()
-    assert "starting with the model base" in line
-
-
 async def test_a_drafter_is_taken_along_and_clients_are_told(tmp_path: Path) -> None:
-    """A whole daemon with the tiny model: the drafter is named in the log and in `ready`."""
     model, file = tmp_path / "tiny", tmp_path / "swift.safetensors"
     model.mkdir()
     target = load(str(save_transformers(model))).fingerprint
@@ -89,7 +70,6 @@ async def test_a_drafter_is_taken_along_and_clients_are_told(tmp_path: Path) -> 
 
 
 def test_serve_explains_a_model_that_cannot_be_had(capsys: pytest.CaptureFixture[str]) -> None:
-    """One sentence and status 1, not a trace."""
     assert cli.main(["serve", "--port", "0", "--model", "no such model"]) == 1
     error = [line for line in capsys.readouterr().err.splitlines() if "captiond serve:" in line]
     assert len(error) == 1

@@ -8,25 +8,16 @@ from typing import Any
 
 import pytest
 from websockets.asyncio.server import ServerConnection
-from websockets.exceptions import InvalidStatus
 from websockets.http11 import Response
 from websockets.typing import Subprotocol
 
 from daemon.config import Config
-from daemon.net.listener import PEER_TIMEOUT, ListenError
+from daemon.net.listener import PEER_TIMEOUT
 from daemon.server import Daemon
 from streaming.lifecycle import State
 from streaming.protocol import SUBPROTOCOL, Closed, Error, Final, Ready, Start, Stop
 from tests.support.fakes import PATIENCE, ScriptedEngine
-from tests.support.wire import Client, calling, get, health, sentence, serving, talk, until
-
-
-async def refusal(daemon: Daemon, path: str = "/", offer: str = SUBPROTOCOL) -> Response:
-    """What a websocket that is not let in is told."""
-    with pytest.raises(InvalidStatus) as caught:
-        async with calling(daemon, path, subprotocols=[Subprotocol(offer)]):
-            pass
-    return caught.value.response
+from tests.support.wire import Client, calling, get, health, refusal, sentence, serving, talk, until
 
 
 def text(response: Response) -> str:
@@ -37,19 +28,18 @@ def text(response: Response) -> str:
 @pytest.mark.parametrize("path", ["/", "/v1", "/?key=value"])
 @pytest.mark.parametrize("offers", [None, [SUBPROTOCOL], ["other", SUBPROTOCOL]])
 async def test_captions_are_served_at(path: str, offers: list[Subprotocol] | None) -> None:
-    """A client that offers no subprotocol is served as captiond.v1."""
     async with (
         serving(ScriptedEngine()) as daemon,
         calling(daemon, path, subprotocols=offers) as client,
     ):
         assert client.socket.subprotocol == (SUBPROTOCOL if offers else None)
         await client.say(Start())
-        assert isinstance(await client.hear(), Ready)
+        assert isinstance(await client.receive(), Ready)
 
 
 async def test_an_unknown_subprotocol_is_refused_by_name() -> None:
     async with serving(ScriptedEngine()) as daemon:
-        response = await refusal(daemon, offer="captiond.v9")
+        response = await refusal(daemon, subprotocols=[Subprotocol("captiond.v9")])
         assert response.status_code == 400
         assert "captiond.v9" in text(response)
         assert SUBPROTOCOL in text(response)
@@ -60,25 +50,17 @@ async def test_an_unknown_path_is_not_found() -> None:
         response = await refusal(daemon, "/v2")
         assert response.status_code == 404
         assert "/healthz" in text(response)
+        assert (await refusal(daemon, "/overlay")).status_code == 404  # a file is no websocket
         assert (await get(daemon, "/favicon.ico"))[0] == 404
 
 
 async def test_a_plain_request_is_told_what_this_is() -> None:
-    """Words, not a stack trace. At / a browser finds the page."""
     async with serving(ScriptedEngine()) as daemon:
         status, head, body = await get(daemon, "/v1")
         assert status == 426
         assert "Upgrade: websocket" in head
         assert SUBPROTOCOL in body
         assert (await get(daemon, "/"))[0] == 200
-
-
-async def test_a_plain_request_is_told_what_refuses_a_websocket() -> None:
-    """A browser hears nothing of why its websocket failed; the page asks in this way."""
-    async with serving(ScriptedEngine(), max_sessions=1) as daemon, calling(daemon):
-        status, head, body = await get(daemon, "/v1")
-        assert (status, body) == (503, "all 1 sessions are taken\n")
-        assert "Retry-After: 5" in head
 
 
 async def test_a_wish_for_two_upgrades_is_no_websocket(caplog: pytest.LogCaptureFixture) -> None:
@@ -97,7 +79,10 @@ async def test_no_free_session_is_said_at_once_and_a_leaver_frees_one() -> None:
             response = await refusal(daemon)
             assert response.status_code == 503
             assert response.headers["Retry-After"] == "5"
-            assert "all 1 sessions are taken" in text(response)
+            assert text(response) == "all 1 sessions are taken\n"
+            status, head, body = await get(daemon, "/v1")  # a browser hears nothing but this
+            assert (status, body) == (503, text(response))
+            assert "Retry-After: 5" in head
             await client.say(Stop())
             await client.hang_up()
         await until(lambda: not daemon.admission.admitted)
@@ -105,21 +90,19 @@ async def test_no_free_session_is_said_at_once_and_a_leaver_frees_one() -> None:
 
 
 async def test_an_overloaded_daemon_takes_nobody_more() -> None:
-    """Those whom it has are late already; once they are not, it is open again."""
     engine = ScriptedEngine()
     async with serving(engine, max_lag_seconds=1.0) as daemon, speaking(daemon, engine) as client:
-        assert daemon.scheduler.facts().lag < 1.0
+        assert daemon.scheduler.stats().lag < 1.0
         async with calling(daemon):
             pass  # late, but not by too much
-        await until(lambda: daemon.scheduler.facts().lag > 1.0)
+        await until(lambda: daemon.scheduler.stats().lag > 1.0)
         response = await refusal(daemon)
         assert response.status_code == 503
         assert response.headers["Retry-After"] == "5"
         assert text(response) == "captiond is overloaded: finals are 1 s late\n"
         assert (await health(daemon))[0] == 200
         engine.release()
-        await client.say(Stop())
-        await client.hear_all()
+        await client.finish()
         assert await talk(daemon)
 
 
@@ -134,9 +117,7 @@ async def test_a_handshake_that_fails_takes_no_session() -> None:
         assert await talk(daemon)
 
 
-async def test_what_speaks_no_http_leaves_no_trace_in_the_log(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_what_speaks_no_http_is_not_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """Port scans are the weather, not an error."""
     async with serving(ScriptedEngine()) as daemon:
         reader, writer = await asyncio.open_connection("127.0.0.1", daemon.port)
@@ -148,13 +129,15 @@ async def test_what_speaks_no_http_leaves_no_trace_in_the_log(
 
 
 async def test_nobody_is_let_in_before_the_engine_is_warm() -> None:
-    engine = ScriptedEngine()
-    engine.hold_warm_up()
+    engine = ScriptedEngine(warm=False)
     async with serving(engine, warm=False) as daemon:
         response = await refusal(daemon)
         assert response.status_code == 503
-        assert "Retry-After" in response.headers
-        assert "still loading" in text(response)
+        status, head, said = await get(daemon, "/v1")
+        assert (status, said) == (503, "captiond is still loading its model\n")
+        assert said == text(response)
+        assert "Retry-After: 5" in head
+        assert (await get(daemon, "/"))[0] == 200, "the page is there meanwhile"
         status, body = await health(daemon)
         assert (status, body["status"], body["model"]) == (503, "warming_up", None)
         engine.finish_warm_up()
@@ -202,7 +185,7 @@ async def test_health_fails_when_the_engine_makes_no_progress() -> None:
         engine.hold()
         await client.say(Start(), sentence(), Stop())
         await until(engine.entered.is_set)
-        await until(lambda: daemon.scheduler.facts().lag > 0.001)
+        await until(lambda: daemon.scheduler.stats().lag > 0.001)
         status, body = await health(daemon)
         assert (status, body["status"]) == (503, "stalled")
         assert body["running"] + body["waiting"] > 0
@@ -214,12 +197,14 @@ async def test_health_fails_when_the_engine_makes_no_progress() -> None:
 
 
 @asynccontextmanager
-async def speaking(daemon: Daemon, engine: ScriptedEngine) -> AsyncIterator[Client]:
+async def speaking(
+    daemon: Daemon, engine: ScriptedEngine, start: Start | None = None
+) -> AsyncIterator[Client]:
     """A client whose finals are pending."""
     engine.hold()
     async with calling(daemon) as client:
-        await client.say(Start(), sentence())
-        await until(lambda: daemon.scheduler.facts().lag > 0.0)
+        await client.say(start or Start(), sentence())
+        await until(lambda: daemon.scheduler.stats().lag > 0.0)
         yield client
 
 
@@ -227,8 +212,12 @@ async def test_stop_delivers_what_was_spoken() -> None:
     """Finals first, then the fatal error, then closed: a client that gives up at the error has all."""
     engine = ScriptedEngine()
     async with serving(engine) as daemon, speaking(daemon, engine) as client:
+        port = daemon.port
         daemon.stop()
+        assert daemon.status == "stopping"
         await until(lambda: not daemon.listener.is_serving)
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", port)
         await client.say(sentence())  # too late, and no fault of the client's
         engine.release()
         assert await client.hang_up() == (1001, "the daemon is shutting down")
@@ -264,24 +253,7 @@ async def test_stop_tells_a_client_that_has_not_started() -> None:
         assert error.code == "shutting_down"
 
 
-async def test_a_stopping_daemon_accepts_nobody() -> None:
-    """The port is closed at once; a request that was under way is told why."""
-    engine = ScriptedEngine()
-    async with serving(engine) as daemon, speaking(daemon, engine) as client:
-        port = daemon.port
-        daemon.stop()
-        assert daemon.status == "stopping"
-        await until(lambda: not daemon.listener.is_serving)
-        with pytest.raises(ConnectionRefusedError):
-            await asyncio.open_connection("127.0.0.1", port)
-        engine.release()
-        await client.hang_up()
-
-
-async def test_stop_reaches_a_client_between_handshake_and_session(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """It was let in before the stop and is served after it."""
+async def test_stop_reaches_a_client_without_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
     handed_over = asyncio.Event()
     original = ServerConnection.handshake
 
@@ -297,32 +269,19 @@ async def test_stop_reaches_a_client_between_handshake_and_session(
         assert (await client.hang_up())[0] == 1001
 
 
-async def test_a_second_stop_insists(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("resumable", [False, True])
+async def test_a_second_stop_insists(resumable: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """It gives up also who might have come back."""
     engine = ScriptedEngine()
-    async with serving(engine) as daemon, speaking(daemon, engine) as client:
+    async with (
+        serving(engine, resume_seconds=900.0) as daemon,
+        speaking(daemon, engine, Start(resumable=resumable)) as client,
+    ):
         daemon.stop()
         daemon.stop()
         assert (await client.hang_up())[0] == 1006
         assert not client.all(Final)
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
-
-
-async def test_a_second_stop_gives_up_who_might_have_come_back() -> None:
-    engine = ScriptedEngine()
-    async with serving(engine, resume_seconds=900.0) as daemon, calling(daemon) as client:
-        engine.hold()
-        await client.say(Start(resumable=True), sentence())
-        await until(engine.entered.is_set)
-        daemon.stop()
-        daemon.stop()
-        assert (await client.hang_up())[0] == 1006
-
-
-async def test_stop_has_a_deadline() -> None:
-    engine = ScriptedEngine()
-    async with serving(engine, shutdown_seconds=0.0) as daemon, speaking(daemon, engine) as client:
-        daemon.stop()
-        assert (await client.hang_up())[0] == 1006
 
 
 async def test_the_kernel_watches_for_dead_peers() -> None:
@@ -332,13 +291,8 @@ async def test_the_kernel_watches_for_dead_peers() -> None:
         options = connection.transport.get_extra_info("socket")
         assert options.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         idle, every, probes, patience = (
-            options.getsockopt(socket.IPPROTO_TCP, option)
-            for option in (
-                socket.TCP_KEEPIDLE,
-                socket.TCP_KEEPINTVL,
-                socket.TCP_KEEPCNT,
-                socket.TCP_USER_TIMEOUT,
-            )
+            options.getsockopt(socket.IPPROTO_TCP, getattr(socket, f"TCP_{option}"))
+            for option in ("KEEPIDLE", "KEEPINTVL", "KEEPCNT", "USER_TIMEOUT")
         )
         assert idle + every * probes <= PEER_TIMEOUT
         assert patience == PEER_TIMEOUT * 1000
@@ -347,7 +301,6 @@ async def test_the_kernel_watches_for_dead_peers() -> None:
 async def test_an_engine_that_hangs_is_abandoned(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The stop does not wait for it for ever."""
     monkeypatch.setattr("daemon.server.LAST_ROUND", 0.05)
     engine = ScriptedEngine()
     async with serving(engine, shutdown_seconds=0.0) as daemon, speaking(daemon, engine) as client:
@@ -369,8 +322,7 @@ async def test_a_silent_connection_does_not_delay_the_stop() -> None:
 
 
 async def test_stop_does_not_wait_for_a_model_that_is_loading() -> None:
-    engine = ScriptedEngine()
-    engine.hold_warm_up()
+    engine = ScriptedEngine(warm=False)
     daemon = Daemon(Config(port=0), lambda: engine)
     await daemon.start()
     daemon.stop()
@@ -389,11 +341,3 @@ async def test_an_engine_that_does_not_load_ends_the_daemon() -> None:
     with pytest.raises(LookupError, match="no such model"):
         await daemon.run()
     assert not daemon.listener.is_serving
-
-
-async def test_a_port_in_use_is_named() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        daemon = Daemon(Config(port=port), ScriptedEngine)
-        with pytest.raises(ListenError, match=f"cannot listen on 127.0.0.1, port {port}"):
-            await daemon.start()

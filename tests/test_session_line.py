@@ -11,29 +11,13 @@ from hypothesis import strategies as st
 from streaming.protocol import Closed, Encoding, Final, Flushed, Partial, Speech, Start
 from streaming.session import Message, Output, Session
 from streaming.utterance import Decode
+from tests.support import streams
 from tests.support.audio import needs_audio, read
-from tests.support.streams import (
-    RATE,
-    Heard,
-    Samples,
-    answer,
-    closing,
-    cut,
-    earlies,
-    encoded,
-    feed,
-    finals,
-    hear,
-    loud,
-    partials,
-    quiet,
-    ranges,
-    s16,
-    session,
-)
 
 SOUNDS = st.lists(st.tuples(st.booleans(), st.integers(1, 24_000)), min_size=1, max_size=6).map(
-    lambda runs: np.concatenate([(loud if s else quiet)(n / RATE) for s, n in runs])
+    lambda runs: np.concatenate(
+        [(streams.loud if s else streams.quiet)(n / streams.RATE) for s, n in runs]
+    )
 )
 FORMATS = st.tuples(
     st.sampled_from(["s16le", "f32le", "mulaw", "alaw"]),
@@ -55,24 +39,24 @@ def utterances(outputs: list[Output]) -> list[object]:
 
 def check_partials(outputs: list[Output]) -> None:
     """Partial work is a beginning of its utterance, further on by the interval at least."""
-    whole = {work.utterance: work for work in finals(outputs)}
+    whole = {work.utterance: work for work in streams.finals(outputs)}
     before: dict[int, int] = {}
-    for work in partials(outputs):
+    for work in streams.partials(outputs):
         final = whole[work.utterance]
         assert work.start == final.start
         common = min(len(work.audio), len(final.audio))  # trailing silence may come after the stop
         np.testing.assert_array_equal(work.audio[:common], final.audio[:common])
-        assert work.stop - before.get(work.utterance, work.start) >= RATE // 2
+        assert work.stop - before.get(work.utterance, work.start) >= streams.RATE // 2
         before[work.utterance] = work.stop
-    for work in earlies(outputs):
+    for work in streams.earlies(outputs):
         np.testing.assert_array_equal(work.audio, whole[work.utterance].audio[: len(work.audio)])
 
 
 def run_whole(stream: Session, frames: list[bytes]) -> list[Output]:
     """Everything a stream puts out for these frames, `stop` and instant hypotheses."""
-    outputs = [output for frame in frames for output in feed(stream, frame)]
+    outputs = [output for frame in frames for output in streams.feed(stream, frame)]
     outputs += stream.stop()
-    return outputs + answer(stream, outputs)
+    return outputs + streams.answer(stream, outputs)
 
 
 @given(
@@ -83,22 +67,22 @@ def run_whole(stream: Session, frames: list[bytes]) -> list[Output]:
 )
 @hypothesis.settings(deadline=None, max_examples=60)
 def test_frame_sizes_change_nothing_and_the_account_is_exact(
-    audio: Samples, form: tuple[Encoding, int, int], sizes: list[int], tail: int
+    audio: streams.Samples, form: tuple[Encoding, int, int], sizes: list[int], tail: int
 ) -> None:
     encoding, rate, channels = form
-    data = encoded(audio, encoding, channels)
+    data = streams.encoded(audio, encoding, channels)
     hypothesis.assume(len(data) // min(sizes) < 20_000)
     unit = len(data) // len(audio)
     data += b"\1" * min(tail, unit - 1)  # part of a further sample: not counted
     seen = []
-    for frames in ([data], [*cut(data, sizes), b""]):
-        stream = session(encoding=encoding, rate=rate, channels=channels)
+    for frames in ([data], [*streams.cut(data, sizes), b""]):
+        stream = streams.session(encoding=encoding, rate=rate, channels=channels)
         outputs = run_whole(stream, frames)
-        spans, account = ranges(outputs), closing(outputs)
+        spans, account = streams.ranges(outputs), streams.closing(outputs)
         assert all(stop <= start for (_, stop), (start, _) in itertools.pairwise(spans))
         assert account.speech == sum(stop - start for start, stop in spans)
         assert account.received == account.speech + account.silence
-        assert account.received == int(np.floor(len(audio) * RATE / rate + 0.5))
+        assert account.received == int(np.floor(len(audio) * streams.RATE / rate + 0.5))
         check_partials(outputs)
         seen.append(utterances(outputs))
     assert seen[0] == seen[1]
@@ -123,8 +107,7 @@ def check_flushes(messages: list[Message], *, asked: bool) -> None:
 def test_messages_keep_their_order_whatever_order_hypotheses_come_in(
     script: list[tuple[bool, int]], flushes: set[int], seed: int
 ) -> None:
-    """Start of speech < partials < end of speech < one final; finals in order; closed at the end."""
-    stream, choose = session(), random.Random(seed)
+    stream, choose = streams.session(), random.Random(seed)
     waiting: list[Decode] = []
     messages: list[Message] = []
 
@@ -138,10 +121,16 @@ def test_messages_keep_their_order_whatever_order_hypotheses_come_in(
     def settle() -> None:
         work = waiting.pop(choose.randrange(len(waiting)))
         failed = choose.random() < 0.1
-        deliver(stream.fail(work, "no") if failed else stream.accept(work, Heard("a b"), 1.0))
+        deliver(
+            stream.fail(work, "no")
+            if failed
+            else stream.accept(work, streams.GoodHypothesis("a b"), 1.0)
+        )
 
     for index, (speech, hundredths) in enumerate(script):
-        deliver(hear(stream, (loud if speech else quiet)(hundredths / 100)))
+        deliver(
+            streams.feed_all(stream, (streams.loud if speech else streams.quiet)(hundredths / 100))
+        )
         if index in flushes:
             deliver(stream.flush())
         while waiting and choose.random() < 0.7:
@@ -169,74 +158,49 @@ def test_messages_keep_their_order_whatever_order_hypotheses_come_in(
 
 
 def test_seventy_five_seconds_of_gapless_speech_are_cut_without_loss() -> None:
-    audio = loud(75)
-    stream = session(encoding="f32le")
+    audio = streams.loud(75)
+    stream = streams.session(encoding="f32le")
     outputs = [
-        o for frame in cut(audio.astype("<f4").tobytes(), [3_333]) for o in feed(stream, frame)
+        o
+        for frame in streams.cut(audio.astype("<f4").tobytes(), [3_333])
+        for o in streams.feed(stream, frame)
     ]
-    during = finals(outputs)
+    during = streams.finals(outputs)
+    quick = streams.partials(outputs)
+    assert len(quick) > 60
+    assert max(len(work.audio) for work in quick) <= 30 * streams.RATE
     outputs += stream.stop()
-    works = finals(outputs)
+    works = streams.finals(outputs)
     assert len(during) >= 2  # finals come at the cap, not at the end
-    assert all(len(work.audio) <= 30 * RATE for work in works)
+    assert all(len(work.audio) <= 30 * streams.RATE for work in works)
     np.testing.assert_array_equal(np.concatenate([work.audio for work in works]), audio)
-    account = closing(answer(stream, outputs))
+    account = streams.closing(streams.answer(stream, outputs))
     assert account == Closed(
-        received=75 * RATE, speech=75 * RATE, silence=0, refused=0, finals=len(works)
+        received=75 * streams.RATE,
+        speech=75 * streams.RATE,
+        silence=0,
+        refused=0,
+        finals=len(works),
     )
-
-
-def test_partials_of_a_long_utterance_stay_within_thirty_seconds() -> None:
-    stream = session()
-    works = partials(hear(stream, loud(75)))
-    assert len(works) > 60
-    assert max(len(work.audio) for work in works) <= 30 * RATE
 
 
 @pytest.mark.parametrize("rate", [8_000, 16_000, 22_050, 24_000, 44_100, 48_000])
 @pytest.mark.parametrize(
     ("encoding", "channels"), [("s16le", 1), ("f32le", 2), ("mulaw", 1), ("alaw", 1), ("s16le", 6)]
 )
-def test_every_format_gives_the_same_utterances(
-    rate: int, encoding: Encoding, channels: int
-) -> None:
-    """Two tones in silence, at their places to a frame."""
+def test_all_formats_give_the_same_utterances(rate: int, encoding: Encoding, channels: int) -> None:
     time = np.arange(5 * rate) / rate
     tone = 0.5 * np.sin(2 * np.pi * 500 * time)
     spoken = ((time >= 1.0) & (time < 1.5)) | ((time >= 3.0) & (time < 3.6))
-    data = encoded(np.where(spoken, tone, 0.0).astype(np.float32), encoding, channels)
-    stream = session(rate=rate, encoding=encoding, channels=channels)
-    outputs = [*feed(stream, data), *stream.stop()]
+    data = streams.encoded(np.where(spoken, tone, 0.0).astype(np.float32), encoding, channels)
+    stream = streams.session(rate=rate, encoding=encoding, channels=channels)
+    outputs = [*streams.feed(stream, data), *stream.stop()]
     expected = [(0.7, 1.7), (2.7, 3.8)]
-    assert len(ranges(outputs)) == len(expected)
-    for (start, stop), (begin, end) in zip(ranges(outputs), expected, strict=True):
-        assert start / RATE == pytest.approx(begin, abs=0.031)
-        assert stop / RATE == pytest.approx(end, abs=0.031)
-    assert closing(answer(stream, outputs)).received == 5 * RATE
-
-
-# The default detector, on sounds that nobody scripted.
-
-
-@pytest.mark.parametrize("dbfs", [None, -50, -35, -20])
-def test_a_minute_of_noise_or_of_nothing_gives_no_utterance(dbfs: int | None) -> None:
-    level = 0.0 if dbfs is None else 10 ** (dbfs / 20)
-    noise = np.random.default_rng(6).standard_normal(60 * RATE) * level
-    stream = Session(Start())
-    assert feed(stream, s16(noise.clip(-1, 1).astype(np.float32))) == []
-    account = Closed(received=60 * RATE, speech=0, silence=60 * RATE, refused=0, finals=0)
-    assert stream.stop() == [account]
-
-
-@needs_audio
-@pytest.mark.parametrize("digit", ["1_george_7", "3_theo_7", "6_yweweler_23", "8_nicolas_7"])
-def test_a_spoken_digit_between_silences_is_one_utterance(digit: str) -> None:
-    word = read(f"free_spoken_digits/{digit}.flac")
-    stream = Session(Start())
-    outputs = feed(stream, s16(quiet(1), word, quiet(1)))
-    ((start, stop),) = ranges(outputs)
-    assert start <= RATE + len(word) // 4
-    assert stop >= RATE + 3 * len(word) // 4
+    assert len(streams.ranges(outputs)) == len(expected)
+    for (start, stop), (begin, end) in zip(streams.ranges(outputs), expected, strict=True):
+        assert start / streams.RATE == pytest.approx(begin, abs=0.031)
+        assert stop / streams.RATE == pytest.approx(end, abs=0.031)
+    assert streams.closing(streams.answer(stream, outputs)).received == 5 * streams.RATE
 
 
 @needs_audio
@@ -245,25 +209,12 @@ def test_speech_gives_the_same_utterances_at_every_rate(rate: int) -> None:
     """To a fifth of a second: at the edge of audibility judgements may differ."""
     names = ["1688-142285-0000", "1998-15444-0003", "2033-164914-0001"]
     folder = "librispeech_testother_resemblyzer"
-    audio = np.concatenate([np.append(read(f"{folder}/{n}.flac"), quiet(1)) for n in names])
-    expected = feed(Session(Start()), s16(audio))
-    resampled = np.asarray(soxr.resample(audio, RATE, rate), np.float32)
+    audio = np.concatenate([np.append(read(f"{folder}/{n}.flac"), streams.quiet(1)) for n in names])
+    expected = streams.feed(Session(Start()), streams.s16(audio))
+    resampled = np.asarray(soxr.resample(audio, streams.RATE, rate), np.float32)
     stream = Session(Start(rate=rate))
-    outputs = [*feed(stream, s16(resampled)), *stream.stop()]
-    assert len(ranges(outputs)) == len(ranges(expected))
-    np.testing.assert_allclose(ranges(outputs), ranges(expected), atol=RATE // 5)
-
-
-@needs_audio
-@given(sizes=st.lists(st.integers(1, 65_536), min_size=1, max_size=4))
-@hypothesis.settings(deadline=None, max_examples=15)
-def test_real_speech_in_any_frames_gives_the_same_work(sizes: list[int]) -> None:
-    hypothesis.assume(min(sizes) > 20)
-    data = s16(read("librispeech_testother_resemblyzer/1688-142285-0000.flac"))
-    whole, in_frames = (
-        run_whole(Session(Start()), [data]),
-        run_whole(Session(Start()), cut(data, sizes)),
+    outputs = [*streams.feed(stream, streams.s16(resampled)), *stream.stop()]
+    assert len(streams.ranges(outputs)) == len(streams.ranges(expected))
+    np.testing.assert_allclose(
+        streams.ranges(outputs), streams.ranges(expected), atol=streams.RATE // 5
     )
-    check_partials(in_frames)
-    assert len(ranges(whole)) >= 1
-    assert utterances(whole) == utterances(in_frames)

@@ -10,7 +10,7 @@ from streaming.session import Session
 from streaming.settings import Settings
 from streaming.silero import FRAME, DetectorError, Silero, network
 from tests.support.audio import needs_audio, read, recordings
-from tests.support.streams import closing, coloured_noise, feed, finals, frames_of, ranges
+from tests.support.streams import coloured_noise, feed, frames_of, ranges
 
 RATE = 16_000
 Samples = NDArray[np.float32]
@@ -79,7 +79,6 @@ def test_speech_is_heard_from_its_first_word_to_its_last(carried: str) -> None:
 @needs_audio
 @pytest.mark.parametrize("colour", ["white", "pink", "brown", "hum"])
 def test_an_utterance_ends_though_the_noise_goes_on(colour: str) -> None:
-    """At 10 dB the end is within half a second of the last word's."""
     audio = np.concatenate([np.zeros(RATE, np.float32), speech(), np.zeros(3 * RATE, np.float32)])
     level = 20 * np.log10(np.sqrt(np.mean(np.square(speech()))))
     noisy = (audio + coloured_noise(colour, level - 10, 40)[: len(audio)]).clip(-1, 1)
@@ -91,7 +90,6 @@ def test_an_utterance_ends_though_the_noise_goes_on(colour: str) -> None:
 @needs_audio
 @pytest.mark.parametrize("around", [0.0, 0.4])
 def test_single_digits_are_heard(around: float) -> None:
-    """Every word of 0.2 to 0.6 s, recorded at 8 kHz, though it be all that there is of the stream."""
     digits = recordings(under="free_spoken_digits/")
     quiet = background(around)
     silent = [
@@ -110,7 +108,6 @@ def test_chunks_change_nothing() -> None:
 
 @needs_audio
 def test_sessions_share_the_network_and_not_its_memory() -> None:
-    """What one of them hears changes nothing for another."""
     alone, beside, other = Silero(), Silero(), Silero()
     audio = speech()[: 3 * RATE]
     wanted = [alone.probability(frame) for frame in frames_of(FRAME, audio)]
@@ -120,16 +117,6 @@ def test_sessions_share_the_network_and_not_its_memory() -> None:
         other.probability(frame[::-1].copy())
     assert heard == wanted
     assert max(wanted) > 0.9
-
-
-def test_nothing_of_a_recording_is_counted_twice_or_lost() -> None:
-    """Speech and silence add up, whatever the detector makes of it."""
-    stream = Session(Start(encoding="f32le", partials=False, language="en"), Settings())
-    audio = coloured_noise("pink", -30, 3)
-    outputs = [*feed(stream, audio.astype("<f4").tobytes()), *stream.stop()]
-    account = closing(outputs)
-    assert finals(outputs) == []
-    assert account.received == account.speech + account.silence == len(audio)
 
 
 def test_what_is_missing_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,16 +1,12 @@
 import torch
 
-from model.whisper.network import Whisper
 from model.whisper.slots import Slots
-from tests.support.tiny import tiny_checkpoint
+from tests.support.tiny import CHECKPOINT
+from tests.support.tiny_drafters import whisper_of
 
 
 def slots(count: int = 3) -> Slots:
-    checkpoint = tiny_checkpoint()
-    whisper = Whisper.from_weights(
-        checkpoint.config, checkpoint.weights, torch.device("cpu"), torch.float32
-    )
-    return Slots.allocate(whisper, count, block=4)
+    return Slots.allocate(whisper_of(CHECKPOINT), count, block=4)
 
 
 def test_a_transcript_begins_empty_or_with_what_is_given() -> None:
@@ -23,7 +19,7 @@ def test_a_transcript_begins_empty_or_with_what_is_given() -> None:
     assert (state.seeds.tolist()[1:], state.audio_len.tolist()[1:]) == ([7, 8], [50, 60])
 
 
-def test_a_rewound_slot_stands_behind_its_opening_again() -> None:
+def test_a_rewound_slot_stands_behind_its_prompt_again() -> None:
     """What is given stays given; the encoder's states are not touched."""
     state = slots()
     state.begin(1, [3])

@@ -1,29 +1,16 @@
 from dataclasses import replace
 
-import pytest
 import torch
 from torch import Tensor
 
 from model.drafting.speech_draft import SlotSpeechDraft
-from model.training.data.packing import IGNORED, pack
 from model.training.data.teacher import Trajectory
 from model.whisper.slots import Slots
-from tests.support.lessons import AUX_LAYERS, noise, teacher
-from tests.support.pupils import EVERY, batch, loss_by_hand, packed, speech_student, trajectory
+from tests.support.pupils import batch, lesson_of, packed, speech_student, trajectory
 from tests.support.tiny import CHECKPOINT
 from tests.support.tiny_drafters import whisper_of
 
-VOCABULARY = tuple(range(3, 150))
 BLOCK = 4
-
-
-@pytest.mark.parametrize("vocabulary", [None, VOCABULARY])
-def test_the_loss_decays_from_step_to_step(vocabulary: tuple[int, ...] | None) -> None:
-    """The paper's β = 0.8, by hand."""
-    pupil, lesson = speech_student(vocabulary), batch(vocabulary)
-    with torch.no_grad():
-        loss = float(pupil(lesson))
-    assert loss == pytest.approx(loss_by_hand(pupil, lesson, [0.8**k for k in range(4)]), rel=1e-5)
 
 
 def test_every_weight_learns() -> None:
@@ -31,13 +18,11 @@ def test_every_weight_learns() -> None:
     pupil = speech_student()
     pupil(batch()).backward()
     for name, parameter in pupil.named_parameters():
-        assert name.startswith("network.")
         assert parameter.grad is not None
         assert parameter.grad.any(), name
 
 
 def test_steps_go_on_from_the_targets_tokens() -> None:
-    """A step knows the tokens up to its own, and none behind."""
     one = trajectory(20)
     before, tokens = packed(speech_student(), one, [9])[0], one.tokens.clone()
     tokens[11] = (tokens[11] + 1) % 200
@@ -72,9 +57,7 @@ def drafted(one: Trajectory, anchor: int) -> list[int]:
 def test_candidates_are_those_of_the_drafter_that_serves() -> None:
     """Measured in training as drafted in slots, each step behind its own choice."""
     one = trajectory(20)
-    lesson = pack(
-        [one], [[6, 9, 15]], kept=AUX_LAYERS, wanted=AUX_LAYERS, block=BLOCK, lookup=EVERY
-    )
+    lesson = lesson_of([one], [[6, 9, 15]])
     serving = torch.tensor([drafted(one, anchor) for anchor in (6, 9, 15)])[None]
     assert speech_student().matches(replace(lesson, labels=serving)).all()
     assert not speech_student().matches(replace(lesson, labels=serving + 1)).any()
@@ -89,15 +72,3 @@ def test_candidates_of_a_cut_vocabulary_go_on_as_tokens() -> None:
         assert torch.equal(speech_student(every).unrolled(lesson, None), best)
         shifted = speech_student(every[3:]).unrolled(lesson, None)
     assert torch.allclose(shifted, best[..., 3:], atol=1e-4)
-
-
-def test_soft_labels_train_it_too() -> None:
-    (taught,) = teacher().trajectories([noise(3)], "en")
-    lesson = pack([taught], [[4, 8]], kept=AUX_LAYERS, wanted=AUX_LAYERS, block=BLOCK, lookup=EVERY)
-    assert (lesson.labels != IGNORED).any()
-    with torch.no_grad():
-        hard, both, soft = (
-            float(speech_student(None, share)(lesson)) for share in (0.0, 0.25, 1.0)
-        )
-    assert both == pytest.approx(0.75 * hard + 0.25 * soft, rel=1e-5)
-    assert hard != pytest.approx(soft)

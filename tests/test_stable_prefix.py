@@ -39,9 +39,7 @@ def stable(*hypotheses: str) -> str:
         (("a b c d", "a b c d", "a b"), "a b c"),  # a shorter one takes nothing back
     ],
 )
-def test_what_two_successive_hypotheses_agree_on_is_stable(
-    hypotheses: tuple[str, ...], expected: str
-) -> None:
+def test_what_two_hypotheses_agree_on_is_stable(hypotheses: tuple[str, ...], expected: str) -> None:
     assert stable(*hypotheses) == expected
 
 
@@ -66,7 +64,6 @@ def test_what_its_maker_doubts_is_shown_once_it_is_heard_twice() -> None:
 
 
 def test_after_silence_all_is_shown() -> None:
-    """What is shown then is what the final will say."""
     caption, _, _ = heard("the cat", "the cat sat")
     assert caption.update("the cat sat down.", 0, whole=True)[0] == "the cat sat down."
 

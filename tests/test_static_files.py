@@ -4,12 +4,11 @@ from pathlib import Path
 
 import pytest
 from transformers.models.whisper.tokenization_whisper import LANGUAGES
-from websockets.exceptions import InvalidStatus
 
 from daemon.net.static_files import DOCUMENTS, STATIC, TYPES, read_files
 from daemon.server import Daemon
 from tests.support.fakes import ScriptedEngine
-from tests.support.wire import calling, exchange, get, serving
+from tests.support.wire import exchange, serving
 
 PATHS = sorted(read_files())
 FILES = sorted(STATIC.resolve().rglob("*.*"))
@@ -31,7 +30,6 @@ async def ask(daemon: Daemon, method: str, path: str, *lines: str) -> tuple[int,
 
 
 async def test_every_file_is_served_as_what_it_is() -> None:
-    """With the type of its suffix and its whole body."""
     async with serving(ScriptedEngine()) as daemon:
         for path in PATHS:
             name = DOCUMENTS.get(path) or path.removeprefix("/static/")
@@ -47,16 +45,6 @@ async def test_a_query_changes_nothing() -> None:
         _, _, plain = await ask(daemon, "GET", "/overlay")
         status, _, asked = await ask(daemon, "GET", "/overlay?size=60&align=left")
     assert (status, asked) == (200, plain)
-
-
-async def test_the_page_is_there_while_the_model_loads() -> None:
-    engine = ScriptedEngine()
-    engine.hold_warm_up()
-    async with serving(engine, warm=False) as daemon:
-        assert (await get(daemon, "/"))[0] == 200
-        status, head, body = await get(daemon, "/v1")
-        assert (status, body) == (503, "captiond is still loading its model\n")
-        assert header(head, "Retry-After") == "5"
 
 
 async def test_head_tells_the_length_and_sends_nothing() -> None:
@@ -117,14 +105,6 @@ async def test_only_reading_is_allowed(method: str) -> None:
 async def test_nothing_but_the_table_is_served(path: str) -> None:
     async with serving(ScriptedEngine()) as daemon:
         assert (await ask(daemon, "GET", path))[0] == 404
-
-
-async def test_a_file_is_no_websocket() -> None:
-    async with serving(ScriptedEngine()) as daemon:
-        with pytest.raises(InvalidStatus) as caught:
-            async with calling(daemon, "/overlay"):
-                pass
-        assert caught.value.response.status_code == 404
 
 
 async def test_the_page_is_closed_to_the_rest_of_the_web() -> None:

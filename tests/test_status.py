@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from clients import status
+from daemon.server import Daemon
 from tests.support.fakes import ScriptedEngine
 from tests.support.wire import calling, serving, talk
 
@@ -17,15 +18,19 @@ def arguments(url: str, *more: str) -> argparse.Namespace:
     return parser.parse_args(["--url", url, *more])
 
 
+async def ask(daemon: Daemon, path: str = "", *more: str) -> int:
+    """The verb's exit status."""
+    args = arguments(f"ws://127.0.0.1:{daemon.port}{path}", *more)
+    return await asyncio.to_thread(status.run, args)
+
+
 async def test_a_daemon_that_is_well(capsys: pytest.CaptureFixture[str]) -> None:
     async with serving(ScriptedEngine()) as daemon:
         await talk(daemon)
         async with calling(daemon):
-            args = arguments(f"ws://127.0.0.1:{daemon.port}")
-            assert await asyncio.to_thread(status.run, args) == 0
+            assert await ask(daemon) == 0
             text = capsys.readouterr().out
-            args = arguments(f"ws://127.0.0.1:{daemon.port}/v1", "--json")
-            assert await asyncio.to_thread(status.run, args) == 0
+            assert await ask(daemon, "/v1", "--json") == 0
             figures = json.loads(capsys.readouterr().out)
     assert "status       ok\n" in text
     assert "model        scripted\n" in text
@@ -38,18 +43,14 @@ async def test_what_drafts_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     engine = ScriptedEngine()
     engine.drafter = "base"
     async with serving(engine) as daemon:
-        await asyncio.to_thread(status.run, arguments(f"ws://127.0.0.1:{daemon.port}"))
+        await ask(daemon)
     assert "model        scripted, drafter base\n" in capsys.readouterr().out
 
 
-async def test_a_daemon_that_is_not_well_is_another_exit_status(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    engine = ScriptedEngine()
-    engine.hold_warm_up()
+async def test_a_daemon_not_well_is_another_status(capsys: pytest.CaptureFixture[str]) -> None:
+    engine = ScriptedEngine(warm=False)
     async with serving(engine, warm=False) as daemon:
-        args = arguments(f"ws://127.0.0.1:{daemon.port}")
-        assert await asyncio.to_thread(status.run, args) == 1
+        assert await ask(daemon) == 1
         engine.finish_warm_up()
     assert "warming_up, takes no new session" in capsys.readouterr().out
 
@@ -57,19 +58,17 @@ async def test_a_daemon_that_is_not_well_is_another_exit_status(
 async def test_the_token_opens_the_door(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without it the daemon says what it wants."""
     tokens = tmp_path / "tokens"
     tokens.write_text("admin a-token-of-some-length")
     async with serving(ScriptedEngine(), tokens_file=str(tokens)) as daemon:
-        args = arguments(f"ws://127.0.0.1:{daemon.port}")
         monkeypatch.delenv("CAPTIOND_TOKEN", raising=False)
-        assert await asyncio.to_thread(status.run, args) == 2
+        assert await ask(daemon) == 2
         err = capsys.readouterr().err
         assert "wants a token" in err
         assert "variable CAPTIOND_TOKEN" in err
         assert "start one" not in err
         monkeypatch.setenv("CAPTIOND_TOKEN", "a-token-of-some-length")
-        assert await asyncio.to_thread(status.run, args) == 0
+        assert await ask(daemon) == 0
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "nonsense"])
@@ -78,9 +77,7 @@ def test_what_is_no_daemons_address(url: str, capsys: pytest.CaptureFixture[str]
     assert f"{url}: a daemon's URL looks like ws://" in capsys.readouterr().err
 
 
-def test_where_no_daemon_is(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_daemon_absent(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A proxy is no way to this machine."""
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:2")
     assert status.run(arguments("ws://127.0.0.1:1")) == 2

@@ -16,7 +16,7 @@ async def test_nothing_is_read_while_finals_are_pending() -> None:
         await until(engine.entered.is_set)
         await client.say("ping", {"text": "behind"})
         engine.release()
-        kinds = [one.kind for one in await client.hear_until("pong")]
+        kinds = [one.kind for one in await client.receive_until("pong")]
     assert kinds.index("transcript") < kinds.index("pong")
 
 
@@ -26,7 +26,7 @@ async def test_the_tenth_session_is_as_the_first() -> None:
         for _ in range(10):
             await client.speak(sentence())
             await client.say("audio-stop")
-            texts.add((await client.hear_until("transcript"))[-1].data["text"])
+            texts.add((await client.receive_until("transcript"))[-1].data["text"])
         assert len(texts) == 1
 
 
@@ -37,5 +37,5 @@ async def test_an_idle_session_is_ended(seconds: float) -> None:
         calling(daemon) as client,
     ):
         await client.speak(sentence())
-        heard = await client.hear_until("error")
+        heard = await client.receive_until("error")
         assert heard[-1].data["code"] == "idle"

@@ -1,171 +1,160 @@
 """How the client library mends a connection that breaks, against a scripted daemon over real sockets."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 from msgspec import structs
 
 from clients import stream
-from clients.stream import ConnectionLostError, connect
-from streaming.protocol import (
-    Error,
-    Flush,
-    Flushed,
-    Heard,
-    Ready,
-    Resume,
-    ServerMessage,
-    Start,
-    Stop,
-)
+from clients.stream import Captions, ConnectionLostError, connect
+from streaming import protocol
+from tests.support import standin
 from tests.support.fakes import PATIENCE
-from tests.support.standin import (
-    SECOND_START,
-    START_OF_SPEECH,
-    Peer,
-    closed,
-    collect,
-    final,
-    ready,
-    standin,
-)
 from tests.support.wire import until
 
 
-def resumable_ready(heard: int = 0) -> Ready:
-    limits = structs.replace(ready().limits, resume_seconds=60.0)
-    return structs.replace(ready(), key="k", heard=heard, limits=limits)
+def resumable_ready(heard: int = 0) -> protocol.Ready:
+    limits = structs.replace(standin.ready().limits, resume_seconds=60.0)
+    return structs.replace(standin.ready(), key="k", heard=heard, limits=limits)
+
+
+async def begin(peer: standin.Peer) -> None:
+    await peer.until(protocol.Start)
+    await peer.send(resumable_ready())
+
+
+@asynccontextmanager
+async def hearing(url: str, into: list[protocol.ServerMessage]) -> AsyncIterator[Captions]:
+    """A stream that is read beside what is sent, to its end."""
+    async with connect(url) as captions:
+        reading = asyncio.create_task(standin.collect(aiter(captions), into))
+        yield captions
+        await reading
 
 
 async def test_a_broken_connection_is_mended() -> None:
-    """What was not heard is sent again, what was said twice is told once; nobody notices."""
-
-    async def script(peer: Peer) -> None:
+    async def script(peer: standin.Peer) -> None:
         if len(server.peers) == 1:
-            await peer.until(Start)
-            await peer.send(resumable_ready())
-            await peer.until(Flush)
-            await peer.send(START_OF_SPEECH, final("one"), Heard(bytes=2), SECOND_START)
+            await begin(peer)
+            await peer.until(protocol.Flush)
+            await peer.send(
+                standin.START_OF_SPEECH,
+                standin.final("one"),
+                protocol.Heard(bytes=2),
+                standin.SECOND_START,
+            )
             await peer.until(bytes)
             peer.websocket.transport.abort()
             return
         wish = await peer.receive()
-        assert wish == Resume(session="s1", key="k", finals=1, heard=2)
-        await peer.send(resumable_ready(heard=3), SECOND_START)
-        await peer.until(Stop)
-        await peer.send(final("two", utterance=1), closed(4))
+        assert wish == protocol.Resume(session="s1", key="k", finals=1, heard=2)
+        await peer.send(resumable_ready(heard=3), standin.SECOND_START)
+        await peer.until(protocol.Stop)
+        await peer.send(standin.final("two", utterance=1), standin.closed(4))
 
-    messages: list[ServerMessage] = []
-    async with standin(script) as server, connect(server.url) as captions:
-        reading = asyncio.create_task(collect(aiter(captions), messages))
+    messages: list[protocol.ServerMessage] = []
+    async with standin.standin(script) as server, hearing(server.url, messages) as captions:
         await captions.send(b"ab")
         await captions.flush()
-        await until(lambda: SECOND_START in messages)
+        await until(lambda: standin.SECOND_START in messages)
         await captions.send(b"cdef")
         await captions.stop()
-        await reading
     assert messages == [
-        START_OF_SPEECH,
-        final("one"),
-        SECOND_START,
-        final("two", utterance=1),
-        closed(4),
+        standin.START_OF_SPEECH,
+        standin.final("one"),
+        standin.SECOND_START,
+        standin.final("two", utterance=1),
+        standin.closed(4),
     ]
     assert server.peers[1].audio == b"def"
-    assert server.peers[1].messages[1:] == [Stop()]
+    assert server.peers[1].messages[1:] == [protocol.Stop()]
 
 
 async def test_a_session_that_is_gone_is_a_lost_connection() -> None:
-    """The daemon was restarted, say."""
-
-    async def script(peer: Peer) -> None:
+    async def script(peer: standin.Peer) -> None:
         first = await peer.receive()
-        if isinstance(first, Start):
+        if isinstance(first, protocol.Start):
             await peer.send(resumable_ready())
             await peer.until(bytes)
             peer.websocket.transport.abort()
             return
-        await peer.send(Error(code="bad_resume", message="no such session", fatal=False))
+        await peer.send(protocol.Error(code="bad_resume", message="no such session", fatal=False))
         await peer.websocket.wait_closed()
 
-    async with standin(script) as server, connect(server.url) as captions:
+    async with standin.standin(script) as server, connect(server.url) as captions:
         await captions.send(b"..")
         with pytest.raises(ConnectionLostError, match="no such session"):
-            await collect(aiter(captions), [])
+            await standin.collect(aiter(captions), [])
         with pytest.raises(ConnectionLostError):
             await captions.send(b"..")
 
 
 async def test_a_daemon_that_hangs_up_with_a_code_means_it() -> None:
-    async def script(peer: Peer) -> None:
-        await peer.until(Start)
-        await peer.send(resumable_ready())
+    async def script(peer: standin.Peer) -> None:
+        await begin(peer)
         await peer.websocket.close(1009, "too large")
 
-    async with standin(script) as server, connect(server.url) as captions:
+    async with standin.standin(script) as server, connect(server.url) as captions:
         with pytest.raises(ConnectionLostError, match="too large"):
-            await collect(aiter(captions), [])
+            await standin.collect(aiter(captions), [])
         assert len(server.peers) == 1
 
 
 async def test_a_flush_is_answered_once() -> None:
-    """Whatever the daemon repeats of it after the connection was mended."""
-    first, again, second = Flushed(at=0.1), Flushed(at=0.1), Flushed(at=0.2)
+    first, again, second = (
+        protocol.Flushed(at=0.1),
+        protocol.Flushed(at=0.1),
+        protocol.Flushed(at=0.2),
+    )
 
-    async def script(peer: Peer) -> None:
+    async def script(peer: standin.Peer) -> None:
         if len(server.peers) == 1:
-            await peer.until(Start)
-            await peer.send(resumable_ready())
-            await peer.until(Flush)
-            await peer.send(final("one"), first)
+            await begin(peer)
+            await peer.until(protocol.Flush)
+            await peer.send(standin.final("one"), first)
             await peer.until(bytes)
             peer.websocket.transport.abort()
             return
         await peer.receive()
         await peer.send(resumable_ready(heard=2), again)  # of the history
-        await peer.until(Flush)
+        await peer.until(protocol.Flush)
         await peer.send(again)  # to the one that was sent again
-        await peer.until(Flush)
+        await peer.until(protocol.Flush)
         await peer.send(second)
-        await peer.until(Stop)
-        await peer.send(closed(4))
+        await peer.until(protocol.Stop)
+        await peer.send(standin.closed(4))
 
-    messages: list[ServerMessage] = []
-    async with standin(script) as server, connect(server.url) as captions:
-        reading = asyncio.create_task(collect(aiter(captions), messages))
+    messages: list[protocol.ServerMessage] = []
+    async with standin.standin(script) as server, hearing(server.url, messages) as captions:
         await captions.send(b"ab")
         await captions.flush()
         await until(lambda: first in messages)
         await captions.send(b"cd")
         await captions.flush()
         await captions.stop()
-        await reading
-    assert messages == [final("one"), first, second, closed(4)]
+    assert messages == [standin.final("one"), first, second, standin.closed(4)]
 
 
-async def test_a_connection_that_is_dead_without_a_word_is_mended(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_connection_that_died_silently_is_mended(monkeypatch: pytest.MonkeyPatch) -> None:
     """A router forgot it, say: no byte comes, not even a ping, and no error either."""
     monkeypatch.setattr(stream, "SILENT_S", 0.2)
 
-    async def script(peer: Peer) -> None:
+    async def script(peer: standin.Peer) -> None:
         if len(server.peers) == 1:
-            await peer.until(Start)
-            await peer.send(resumable_ready())
+            await begin(peer)
             await peer.websocket.wait_closed()
             return
         monkeypatch.setattr(stream, "SILENT_S", PATIENCE)
-        assert isinstance(await peer.receive(), Resume)
+        assert isinstance(await peer.receive(), protocol.Resume)
         await peer.send(resumable_ready())
-        await peer.until(Stop)
-        await peer.send(final("heard after all"), closed(2))
+        await peer.until(protocol.Stop)
+        await peer.send(standin.final("heard after all"), standin.closed(2))
 
-    messages: list[ServerMessage] = []
-    async with standin(script) as server, connect(server.url) as captions:
-        reading = asyncio.create_task(collect(aiter(captions), messages))
+    messages: list[protocol.ServerMessage] = []
+    async with standin.standin(script) as server, hearing(server.url, messages) as captions:
         await captions.send(b"abcd")
         await until(lambda: len(server.peers) == 2)
         await captions.stop()
-        await reading
-    assert messages == [final("heard after all"), closed(2)]
+    assert messages == [standin.final("heard after all"), standin.closed(2)]

@@ -18,7 +18,7 @@ async def test_finals_are_those_of_a_session_and_the_connection_stays() -> None:
             for _ in range(2):
                 await client.speak(sentence())
                 await client.say("audio-stop")
-                heard = await client.hear_until("transcript-stop")
+                heard = await client.receive_until("transcript-stop")
                 chunks = [one.data["text"] for one in heard if one.kind == "transcript-chunk"]
                 assert "".join(chunks) == said
                 assert heard[-2] == WyomingEvent("transcript", {"text": said, "language": "en"})
@@ -33,7 +33,7 @@ async def test_a_unix_socket_will_do(tmp_path: Path) -> None:
         reader, writer = await asyncio.open_unix_connection(path)
         client = WyomingClient(reader, writer)
         await client.say("describe")
-        (info,) = await client.hear_until("info")
+        (info,) = await client.receive_until("info")
         assert info.data["asr"][0]["models"][0]["languages"] == ["en", "de"]
         writer.close()
     assert not path.exists()
@@ -43,9 +43,9 @@ async def test_what_is_wrong_ends_the_connection_with_an_error() -> None:
     async with serving(ScriptedEngine(), wyoming=TCP) as daemon:
         async with calling(daemon) as client:
             await client.speak(sentence(), language="xx")
-            heard = await client.hear_until("error")
+            heard = await client.receive_until("error")
             assert "xx" in heard[-1].data["text"] or "language" in heard[-1].data["text"]
-            while await client.hear() is not None:
+            while await client.receive() is not None:
                 pass
         await until(lambda: not daemon.admission.admitted)
         assert await talk(daemon)
@@ -60,10 +60,10 @@ async def test_where_there_is_no_room_that_is_told() -> None:
         await first.speak(sentence())
         await until(lambda: len(daemon.admission.admitted) == 1)
         await second.speak(b"")
-        heard = await second.hear_until("error")
+        heard = await second.receive_until("error")
         assert "taken" in heard[-1].data["text"]
         await first.say("audio-stop")
-        await first.hear_until("transcript-stop")
+        await first.receive_until("transcript-stop")
 
 
 async def test_a_client_that_vanishes_leaves_nothing() -> None:
@@ -80,20 +80,20 @@ async def test_a_stop_delivers_what_was_spoken() -> None:
     async with serving(engine, wyoming=TCP) as daemon, calling(daemon) as client:
         engine.hold()
         await client.speak(sentence())
-        await until(lambda: daemon.scheduler.facts().lag > 0)
+        await until(lambda: daemon.scheduler.stats().lag > 0)
         daemon.stop()
         engine.release()
-        heard = await client.hear_until("transcript-stop")
+        heard = await client.receive_until("transcript-stop")
         kinds = [one.kind for one in heard]
         assert "transcript-chunk" in kinds
         assert "error" in kinds
-        assert await client.hear() is None
+        assert await client.receive() is None
 
 
 async def test_an_idle_connection_does_not_delay_the_stop() -> None:
     async with serving(ScriptedEngine(), wyoming=TCP) as daemon, calling(daemon) as client:
         await client.say("ping", {"text": "a"})
-        await client.hear_until("pong")
+        await client.receive_until("pong")
         daemon.stop()
-        heard = await client.hear_until("error")
+        heard = await client.receive_until("error")
         assert heard[-1].data["code"] == "shutting_down"

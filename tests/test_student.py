@@ -1,26 +1,37 @@
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 import torch
 
-from model.training.data.packing import IGNORED, pack
-from model.training.student import learning_rate
-from tests.support.lessons import AUX_LAYERS, noise, teacher
-from tests.support.pupils import EVERY, batch, loss_by_hand, parallel_student
+from model.training.data.packing import IGNORED
+from model.training.student import Student, learning_rate
+from tests.support.lessons import noise, teacher
+from tests.support.pupils import batch, lesson_of, loss_by_hand, parallel_student, speech_student
 from tests.support.tiny import CHECKPOINT
 
 VOCABULARY = tuple(range(3, 150))
 
 
+both_kinds = pytest.mark.parametrize(
+    "make", [parallel_student, speech_student], ids=["parallel", "speech"]
+)
+
+
+@both_kinds
 @pytest.mark.parametrize("vocabulary", [None, VOCABULARY])
-def test_the_loss_decays_along_the_block(vocabulary: tuple[int, ...] | None) -> None:
-    """Equation 3 by hand, label by label; what has no label has no weight."""
-    pupil, lesson = parallel_student(vocabulary), batch(vocabulary)
+def test_the_loss_decays_along_the_block(
+    make: Callable[..., Student], vocabulary: tuple[int, ...] | None
+) -> None:
+    """Whisper-Flash's equation 3, EAGLE-ASR's β = 0.8, label by label; what has no label has no weight."""
+    pupil, lesson = make(vocabulary), batch(vocabulary)
+    decay = 0.8 if make is speech_student else math.exp(-1 / 4)
     with torch.no_grad():
         loss = float(pupil(lesson))
-    wanted = loss_by_hand(pupil, lesson, [math.exp(-position / 4) for position in range(4)])
-    assert loss == pytest.approx(wanted, rel=1e-5)
+    assert loss == pytest.approx(
+        loss_by_hand(pupil, lesson, [decay**k for k in range(4)]), rel=1e-5
+    )
 
 
 def test_a_batch_without_labels_costs_nothing() -> None:
@@ -31,9 +42,10 @@ def test_a_batch_without_labels_costs_nothing() -> None:
     assert float(loss.detach()) == 0.0
 
 
-def test_only_the_network_learns() -> None:
+@both_kinds
+def test_only_the_network_learns(make: Callable[..., Student]) -> None:
     """Embedding and head are the target's, frozen, and not part of what is saved."""
-    pupil = parallel_student()
+    pupil = make()
     names = {name for name, _ in pupil.named_parameters()}
     assert names
     assert all(name.startswith("network.") for name in names)
@@ -50,8 +62,8 @@ def test_what_may_not_be_emitted_is_not_proposed() -> None:
 
 def test_soft_labels_are_the_targets_own_distributions() -> None:
     """At its greedy tokens the target's distribution has its maximum."""
-    (taught,) = (one for one in teacher().trajectories([noise(3), noise(5)], "en")[:1])
-    lesson = pack([taught], [[4, 8]], kept=AUX_LAYERS, wanted=AUX_LAYERS, block=4, lookup=EVERY)
+    taught, _ = teacher().trajectories([noise(3), noise(5)], "en")
+    lesson = lesson_of([taught], [[4, 8]])
     told = parallel_student(soft=0.5).soft_labels(lesson)
     assert torch.allclose(told.sum(-1), torch.ones(told.shape[:-1]), atol=1e-4)
     counted = lesson.labels != IGNORED
@@ -59,12 +71,11 @@ def test_soft_labels_are_the_targets_own_distributions() -> None:
     assert torch.equal(told.argmax(-1)[counted], lesson.labels[counted])
 
 
-def test_the_soft_share_mixes_two_losses() -> None:
+@both_kinds
+def test_the_soft_share_mixes_two_losses(make: Callable[..., Student]) -> None:
     lesson = batch(VOCABULARY)
     with torch.no_grad():
-        hard, both, soft = (
-            float(parallel_student(VOCABULARY, share)(lesson)) for share in (0.0, 0.25, 1.0)
-        )
+        hard, both, soft = (float(make(VOCABULARY, share)(lesson)) for share in (0.0, 0.25, 1.0))
     assert both == pytest.approx(0.75 * hard + 0.25 * soft, rel=1e-5)
     assert hard != pytest.approx(soft)
 

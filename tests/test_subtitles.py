@@ -39,7 +39,6 @@ def test_columns(text: str, width: int) -> None:
 @given(st.integers(0, 10**8), st.integers(-5, 12) | st.integers(0, 60_000), TEXTS)
 @example(0, 2, "\u00ad")  # a word without any width
 def test_cues_follow_each_other_and_keep_every_letter(start: int, length: int, text: str) -> None:
-    """Whatever the text and the time: no overlap, no gap, no empty cue, no line too long."""
     made = cues(start, start + length, text)
     assert letters("".join(itertools.chain(*(cue.lines for cue in made)))) == letters(text)
     times = [start, *(cue.end for cue in made)]
@@ -53,7 +52,6 @@ def test_cues_follow_each_other_and_keep_every_letter(start: int, length: int, t
 
 
 def test_a_long_utterance_becomes_cues_that_end_with_sentences() -> None:
-    """Two balanced lines each, time in proportion to the letters."""
     made = cues(0, 30_000, SPEECH)
     assert [cue.lines for cue in made] == [
         ("It listens to live speech, and", "shows captions while you talk."),
@@ -84,7 +82,7 @@ def test_text_without_spaces_is_cut_by_its_width() -> None:
 
 def rendered(name: str, *messages: ServerMessage) -> str:
     form = Subtitles(vtt=name == "vtt")
-    return form.opening + "".join(map(form.render, messages))
+    return form.header + "".join(map(form.render, messages))
 
 
 def test_srt() -> None:
@@ -112,7 +110,6 @@ def test_hours() -> None:
 
 
 def test_sessions_follow_each_other_in_time() -> None:
-    """The second file begins where the audio of the first one ended."""
     session = (ready(), final("x", 1.0, 2.0), closed(4 * 16_000))
     assert re.findall(r"\d\d:\d\d:\d\d,\d\d\d", rendered("srt", *session, *session)) == [
         *("00:00:01,000", "00:00:02,000"),

@@ -2,16 +2,9 @@ import json
 from pathlib import Path
 
 from model.drafting.drafter_files import read_metadata, save_network
+from model.training import summary
 from model.training.data.cache import Entry
 from model.training.score import Score
-from model.training.summary import (
-    Share,
-    data_notes,
-    describe_file,
-    describe_score,
-    score_notes,
-    shares,
-)
 from tests.support.tiny_drafters import tiny_parallel, tiny_speech_draft
 
 
@@ -29,15 +22,15 @@ SCORE = Score((4,) * 100, ACCEPTED, tuple(count + 1 for count in ACCEPTED))
 
 
 def test_hours_are_summed_by_source_and_licence() -> None:
-    assert shares(ENTRIES) == [
-        Share("made", "CC0", 0.1, 1),
-        Share("read", "CC BY 4.0", 1.0, 2),
+    assert summary.shares(ENTRIES) == [
+        summary.Share("made", "CC0", 0.1, 1),
+        summary.Share("read", "CC BY 4.0", 1.0, 2),
     ]
 
 
 def test_notes_are_text_that_says_everything() -> None:
     """Whatever opens safetensors can show them."""
-    notes = data_notes(ENTRIES, {"unreadable": 2}) | score_notes(SCORE, ENTRIES)
+    notes = summary.data_notes(ENTRIES, {"unreadable": 2}) | summary.score_notes(SCORE, ENTRIES)
     assert all(isinstance(text, str) for text in notes.values())
     assert json.loads(notes["data"])[1] == {
         "source": "read",
@@ -61,12 +54,12 @@ def test_a_file_is_described_by_what_it_notes(tmp_path: Path) -> None:
         "step": "40",
         "command": "captiond train --out x",
     }
-    notes |= data_notes(ENTRIES, {"unreadable": 2, "longer than 30 s": 1})
-    notes |= score_notes(SCORE, ENTRIES)
+    notes |= summary.data_notes(ENTRIES, {"unreadable": 2, "longer than 30 s": 1})
+    notes |= summary.score_notes(SCORE, ENTRIES)
     save_network(
         path, tiny_parallel((1, 5)), target="abc", acceptance=SCORE.acceptance(4), notes=notes
     )
-    text = describe_file(path, read_metadata(path))
+    text = summary.describe_file(path, read_metadata(path))
     for part in (
         "tiny, fingerprint abc",
         "parallel, 2 layers from blocks 0, 1, 4 candidates, aux layers 0, 1, rotary positions, memories: history",
@@ -86,7 +79,7 @@ def test_a_file_is_described_by_what_it_notes(tmp_path: Path) -> None:
 def test_a_file_without_notes_is_described_as_far_as_it_goes(tmp_path: Path) -> None:
     path = tmp_path / "d.safetensors"
     save_network(path, tiny_parallel(), target="abc", acceptance=[0.5] * 4)
-    text = describe_file(path, read_metadata(path))
+    text = summary.describe_file(path, read_metadata(path))
     assert "not named, fingerprint abc" in text
     assert "the target's" in text
     assert "τ" not in text
@@ -96,11 +89,11 @@ def test_a_speech_draft_is_described_as_one(tmp_path: Path) -> None:
     path = tmp_path / "d.safetensors"
     drafter = tiny_speech_draft(block=4)
     save_network(path, drafter.network, target="abc", acceptance=drafter.acceptance)
-    text = describe_file(path, read_metadata(path))
+    text = summary.describe_file(path, read_metadata(path))
     assert "Speech-Draft, one layer, 4 candidates, aux layers 0, 1\n" in text
 
 
 def test_a_score_is_described() -> None:
-    text = describe_score(SCORE, 4)
+    text = summary.describe_score(SCORE, 4)
     assert "0.3750" in text
     assert "100, 250 tokens" in text

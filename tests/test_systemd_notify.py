@@ -1,17 +1,14 @@
 import logging
 import os
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from daemon.monitoring.systemd_notify import Manager, ManagerError, inherited_sockets
-
-ROOT = Path(__file__).parent.parent
+from daemon.monitoring.systemd_notify import Notifier, NotifierError, inherited_sockets
+from tests.support.python import python
 
 
 @pytest.fixture(params=["path", "abstract"])
@@ -27,7 +24,7 @@ def inbox(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[sock
 def test_each_call_is_one_datagram(inbox: tuple[socket.socket, str]) -> None:
     """Fields a line each, as sd_notify(3) has them."""
     receiver, address = inbox
-    systemd_notify = Manager(address, watchdog=3.0)
+    systemd_notify = Notifier(address, watchdog=3.0)
     systemd_notify.ready("2 sessions")
     assert receiver.recv(999) == b"READY=1\nSTATUS=2 sessions"
     systemd_notify.status("3 sessions")
@@ -42,7 +39,7 @@ def test_a_reload_says_when_it_began(inbox: tuple[socket.socket, str]) -> None:
     """By the kernel's monotonic clock, as Type=notify-reload asks."""
     receiver, address = inbox
     before = time.clock_gettime(time.CLOCK_MONOTONIC)
-    Manager(address).reloading()
+    Notifier(address).reloading()
     after = time.clock_gettime(time.CLOCK_MONOTONIC)
     first, second, _ = receiver.recv(999).decode().splitlines()
     assert first == "RELOADING=1"
@@ -52,23 +49,21 @@ def test_a_reload_says_when_it_began(inbox: tuple[socket.socket, str]) -> None:
 
 def test_a_status_cannot_smuggle_in_a_field(inbox: tuple[socket.socket, str]) -> None:
     receiver, address = inbox
-    Manager(address).status("fine\nWATCHDOG=trigger")
+    Notifier(address).status("fine\nWATCHDOG=trigger")
     assert receiver.recv(999) == b"STATUS=fine WATCHDOG=trigger"
 
 
 def test_without_a_watchdog_nobody_is_fed(inbox: tuple[socket.socket, str]) -> None:
     receiver, address = inbox
-    systemd_notify = Manager(address)
+    systemd_notify = Notifier(address)
     systemd_notify.alive()
     systemd_notify.status("after")
     assert receiver.recv(999) == b"STATUS=after"
 
 
-def test_a_manager_that_is_gone_is_logged_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_manager_gone_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The service goes on without it."""
-    systemd_notify = Manager(str(tmp_path / "absent"))
+    systemd_notify = Notifier(str(tmp_path / "absent"))
     with caplog.at_level(logging.WARNING):
         systemd_notify.ready("a")
         systemd_notify.status("b")
@@ -76,7 +71,7 @@ def test_a_manager_that_is_gone_is_logged_once(
 
 
 def test_without_a_manager_nothing_is_said() -> None:
-    systemd_notify = Manager.from_environment({}, pid=1)
+    systemd_notify = Notifier.from_environment({}, pid=1)
     assert systemd_notify.watchdog is None
     systemd_notify.ready("nobody hears")
 
@@ -90,15 +85,13 @@ def test_without_a_manager_nothing_is_said() -> None:
         ({"WATCHDOG_USEC": ""}, None),
     ],
 )
-def test_the_watchdog_is_for_the_process_it_names(
-    environment: dict[str, str], watchdog: float | None
-) -> None:
-    assert Manager.from_environment(environment, pid=7).watchdog == watchdog
+def test_the_watchdog_names_a_process(environment: dict[str, str], watchdog: float | None) -> None:
+    assert Notifier.from_environment(environment, pid=7).watchdog == watchdog
 
 
 def test_a_watchdog_time_that_is_no_number_is_told() -> None:
-    with pytest.raises(ManagerError, match="WATCHDOG_USEC"):
-        Manager.from_environment({"WATCHDOG_USEC": "soon"}, pid=7)
+    with pytest.raises(NotifierError, match="WATCHDOG_USEC"):
+        Notifier.from_environment({"WATCHDOG_USEC": "soon"}, pid=7)
 
 
 @pytest.mark.parametrize(
@@ -115,19 +108,18 @@ import os, socket
 {setup}
 if handed.fileno() != 3:
     os.dup2(handed.fileno(), 3)
-from daemon.monitoring.systemd_notify import ManagerError, inherited_sockets
+from daemon.monitoring.systemd_notify import NotifierError, inherited_sockets
+from tests.support.python import python
 environment = {{"LISTEN_FDS": "1", "LISTEN_PID": str(os.getpid())}}
 try:
     (found,) = inherited_sockets(environment, os.getpid())
     print(found.family.name, found.fileno(), os.get_inheritable(3))
-except ManagerError as error:
+except NotifierError as error:
     print(error)
 os._exit(0)
 """
     script = script.replace("os._exit", "import sys; sys.stdout.flush(); os._exit")
-    command = [sys.executable, "-c", script]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
+    return python("-c", script).strip()
 
 
 def test_a_listening_socket_is_taken_over() -> None:

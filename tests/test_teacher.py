@@ -4,6 +4,7 @@ import torch
 from model.checkpoints.load import ModelError
 from model.drafting.parallel import audio_states
 from model.engine.engine import Engine
+from model.engine.offline import transcribe
 from model.engine.requests import Request
 from model.training.data.teacher import Teacher, check_language
 from model.whisper.mel import LogMel
@@ -15,8 +16,7 @@ AUDIOS = [noise(seed, 8000 + 700 * seed) for seed in range(9)]
 
 
 def test_tokens_are_the_engines_greedy_ones() -> None:
-    """In batches as alone: what is taught is what is served."""
-    wanted = Engine(CHECKPOINT, slots=1).transcribe(Request(a, language="en") for a in AUDIOS)
+    wanted = transcribe(Engine(CHECKPOINT, slots=1), [Request(a, language="en") for a in AUDIOS])
     taught = [t for at in (0, 4, 8) for t in teacher().trajectories(AUDIOS[at : at + 4], "en")]
     assert len({t.finished for t in taught}) == 2, "some end, some reach the limit"
     prompt_len = CHECKPOINT.tokens.prompt_tokens([], "en", "transcribe")
@@ -42,14 +42,6 @@ def test_features_are_those_of_one_teacher_forced_pass() -> None:
         assert features is not None
         assert taught.features.shape == features[0].shape
         assert torch.allclose(taught.features.float(), features[0], atol=2e-3, rtol=2e-3)
-
-
-def test_company_changes_nothing() -> None:
-    """A short passage beside a long one says what it says alone."""
-    together = teacher().trajectories([AUDIOS[0], AUDIOS[8]], "en")[0]
-    (alone,) = teacher().trajectories([AUDIOS[0]], "en")
-    assert together.tokens.tolist() == alone.tokens.tolist()
-    assert torch.allclose(together.features.float(), alone.features.float(), atol=2e-3, rtol=2e-3)
 
 
 def test_only_the_wanted_blocks_are_kept() -> None:

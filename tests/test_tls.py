@@ -37,9 +37,7 @@ def test_the_key_may_stand_beside_the_certificate(tmp_path: Path) -> None:
         (lambda made: Path(made.key).write_text("nonsense"), "are no certificate"),
     ],
 )
-def test_what_is_no_pair_is_named_and_changes_nothing(
-    tmp_path: Path, damage: object, says: str
-) -> None:
+def test_no_pair_is_named_and_changes_nothing(tmp_path: Path, damage: object, says: str) -> None:
     made = certificates(tmp_path)
     tls = Tls.of(config(made.certificate, made.key))
     assert tls is not None
@@ -60,7 +58,6 @@ def test_the_key_of_another_certificate_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_encrypted_key_is_refused_without_asking(tmp_path: Path) -> None:
-    """Nobody would answer."""
     made = certificates(tmp_path)
     locked = tmp_path / "locked.pem"
     key = serialization.load_pem_private_key(Path(made.key).read_bytes(), password=None)

@@ -9,13 +9,19 @@ import pytest
 from model.checkpoints.load import load
 from model.drafting.drafter_files import bundled, load_drafter
 from model.engine.engine import Engine
+from model.engine.offline import transcribe
 from model.engine.requests import Request
 from model.whisper.quantised import Precision, missing_instructions
 from tests.support.audio import needs_audio, recordings
 
 KNOWN = Path(__file__).parent / "support" / "token_ids.tsv"  # SHA-256 of each file's ids, cut short
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(1800), needs_audio]
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.usefixtures("every_core"),
+    pytest.mark.timeout(1800),
+    needs_audio,
+]
 
 
 def digest(tokens: tuple[int, ...]) -> str:
@@ -40,7 +46,7 @@ def test_token_ids_are_those_that_are_known(precision: Precision, drafts: bool) 
     )
     files = [one for one in recordings() if one.name in known]
     assert len(files) == len(known)
-    outputs = engine.transcribe(Request(one.audio(), language="en") for one in files)
+    outputs = transcribe(engine, [Request(one.audio(), language="en") for one in files])
     differ = [
         one.name
         for one, output in zip(files, outputs, strict=True)

@@ -26,31 +26,21 @@ def test_text_survives_the_round_trip(text: str) -> None:
 
 @given(st.text(alphabet="<|enotsraflix>", max_size=40))
 def test_text_never_becomes_a_special_token(text: str) -> None:
-    """A prompt cannot smuggle in control tokens."""
     assert all(number < TOKENS.eot for number in TOKENS.encode(text + "<|en|>" + text))
 
 
 def test_special_tokens_leave_no_text() -> None:
-    """Only ids below the end of transcript are text."""
     ids = [TOKENS.sot, *TOKENS.encode("so"), TOKENS.eot, TOKENS.no_timestamps]
     assert TOKENS.decode(ids) == "so"
 
 
-def test_openings_are_whispers() -> None:
+def test_prompt_tokens_are_whispers() -> None:
     """Multilingual: start, language, task, no timestamps; English only: no language, no task."""
-    assert TOKENS.prompt_tokens([], "de", "translate") == [
-        TOKENS.sot,
-        TOKENS.languages["de"],
-        TOKENS.translate,
-        TOKENS.no_timestamps,
-    ]
+    wanted = [TOKENS.sot, TOKENS.languages["de"], TOKENS.translate, TOKENS.no_timestamps]
+    assert TOKENS.prompt_tokens([], "de", "translate") == wanted
     assert ENGLISH.prompt_tokens([], "en", "transcribe") == [ENGLISH.sot, ENGLISH.no_timestamps]
-    assert ENGLISH.prompt_tokens([5, 6], "en", "transcribe")[:4] == [
-        ENGLISH.sot_previous,
-        5,
-        6,
-        ENGLISH.sot,
-    ]
+    wanted = [ENGLISH.sot_previous, 5, 6, ENGLISH.sot]
+    assert ENGLISH.prompt_tokens([5, 6], "en", "transcribe")[:4] == wanted
 
 
 def test_bias_bans_exactly_the_suppressed() -> None:

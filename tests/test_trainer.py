@@ -36,15 +36,10 @@ def checkpoint_of(directory: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "recipe",
-    [
-        RECIPE,
-        replace(RECIPE, kind="speech", layers=(1,), masked=1.0),
-    ],
+    [RECIPE, replace(RECIPE, kind="speech", layers=(1,), masked=1.0)],
     ids=["parallel", "speech"],
 )
-def test_a_resumed_run_is_the_uninterrupted_one(
-    filled: Path, tmp_path: Path, recipe: Recipe
-) -> None:
+def test_a_resumed_run_is_an_unbroken_one(filled: Path, tmp_path: Path, recipe: Recipe) -> None:
     """Bit for bit: weights, optimiser, curve and the best network; stopped between validations, at one."""
     whole = trainer(filled, tmp_path / "whole", recipe).run()
     for stop in (3, 4):
@@ -88,7 +83,7 @@ def test_what_is_kept_is_the_best_not_the_last(
 ) -> None:
     """Also by a run that goes on from a checkpoint; of equals it is the first."""
     scores = iter(Score((4,), (tau - 1,), (tau,)) for tau in (1, 3, 3, 2))
-    monkeypatch.setattr("model.training.trainer.score", lambda *_, **__: next(scores))
+    monkeypatch.setattr("model.training.trainer.walk_all", lambda *_, **__: next(scores))
     with pytest.raises(Stopped):
         trainer(filled, tmp_path).run((tmp_path / "checkpoint.pt").exists)
     best = tmp_path / "best.safetensors"
@@ -115,29 +110,13 @@ def test_another_recipes_run_is_not_gone_on_with(filled: Path, tmp_path: Path) -
         trainer(filled, tmp_path, replace(RECIPE, peak=1e-3)).run()
 
 
-def test_a_finished_run_has_nothing_to_do(filled: Path, tmp_path: Path) -> None:
-    first = trainer(filled, tmp_path).run()
-    before = checkpoint_of(tmp_path)["network"]
-    assert trainer(filled, tmp_path).run().accepted == first.accepted
-    after = checkpoint_of(tmp_path)["network"]
-    assert all(torch.equal(before[name], after[name]) for name in before)
-
-
 def test_another_targets_cache_is_refused(filled: Path, tmp_path: Path) -> None:
     with pytest.raises(CacheError, match="were made for tiny, not for tiny-random"):
         trainer(filled, tmp_path, checkpoint=tiny_checkpoint(seed=9))
 
 
 @pytest.mark.parametrize(("content", "kind"), [(b"nonsense", "UnpicklingError"), (b"", "EOFError")])
-def test_a_damaged_checkpoint_is_named(
-    filled: Path, tmp_path: Path, content: bytes, kind: str
-) -> None:
+def test_damaged_files_are_named(filled: Path, tmp_path: Path, content: bytes, kind: str) -> None:
     (tmp_path / "checkpoint.pt").write_bytes(content)
     with pytest.raises(CacheError, match=rf"checkpoint.pt cannot be read \({kind}\): delete it"):
         trainer(filled, tmp_path).run()
-
-
-def test_soft_labels_train(filled: Path, tmp_path: Path) -> None:
-    trainer(filled, tmp_path, replace(RECIPE, soft=0.5, steps=2)).run()
-    curve = json.loads((tmp_path / "curve.json").read_text())
-    assert 0 < curve[-1]["loss"] < 100

@@ -23,7 +23,7 @@ EVERY = lookup_of(None, CHECKPOINT.config.vocab_size)
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("shelf")
+    folder = tmp_path_factory.mktemp("trajectories")
     return fill(folder / "cache", passages(folder / "audio", 40))
 
 
@@ -92,7 +92,6 @@ def test_a_draft_vocabulary_is_the_most_frequent_tokens() -> None:
 
 @given(st.dictionaries(st.integers(0, 99), st.integers(1, 50), min_size=1), st.floats(0.01, 0.999))
 def test_a_draft_vocabulary_covers_what_it_should(counts: dict[int, int], share: float) -> None:
-    """And no token is in it for nothing."""
     chosen = draft_vocabulary(Counter(counts), share)
     assert chosen is not None
     covered = sum(counts[token] for token in chosen)

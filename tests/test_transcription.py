@@ -18,7 +18,7 @@ async def pieces(*data: bytes) -> AsyncIterator[bytes]:
 async def transcribed(
     daemon: Daemon, audio: bytes, told: list[float] | None = None
 ) -> tuple[list[Final], Transcription]:
-    files = daemon.files.loaded
+    files = daemon.endpoints.files.loaded
     made = Transcription("file-0", "", Start(partials=False), files, (told or []).append)
     return [final async for final in made.finals(pieces(*frames(audio)))], made
 
@@ -28,7 +28,9 @@ async def test_finals_are_a_sessions_and_progress_is_told() -> None:
     told: list[float] = []
     async with serving(engine) as daemon:
         own = await talk(daemon, Start(partials=False))
-        made = Transcription("f", "", Start(partials=False), daemon.files.loaded, told.append)
+        made = Transcription(
+            "f", "", Start(partials=False), daemon.endpoints.files.loaded, told.append
+        )
         audio = pieces(*frames(speech()[: 4 * 32_000]))
         found = [final async for final in made.finals(audio)]
     assert [(one.start, one.end, one.text) for one in found] == [
@@ -52,7 +54,7 @@ async def test_no_more_is_read_than_the_recogniser_can_have_at_hand(
 
     async with serving(engine) as daemon:
         engine.hold()
-        made = Transcription("f", "", Start(), daemon.files.loaded, lambda _: None)
+        made = Transcription("f", "", Start(), daemon.endpoints.files.loaded, lambda _: None)
 
         async def run() -> int:
             return len([final async for final in made.finals(counted())])

@@ -58,18 +58,7 @@ def test_a_session_is_written_in_three_forms(tmp_path: Path) -> None:
     assert written[".vtt"] == "WEBVTT\n\n1\n00:00:00.500 --> 00:00:01.500\nGood morning.\n\n"
 
 
-def test_a_final_is_there_while_the_session_goes_on(tmp_path: Path) -> None:
-    transcripts = home(tmp_path)
-    one = opened(transcripts)
-    one.final(final("now"))
-    caught_up(transcripts)
-    assert "now" in files(tmp_path)[".srt"]
-    one.close(None)
-    transcripts.stop()
-
-
 def test_a_long_transcript_goes_on_in_another_part(tmp_path: Path) -> None:
-    """Nothing is lost or doubled, and each part is whole."""
     transcripts = home(tmp_path, file_mb=0.001)
     one = opened(transcripts)
     for number in range(20):
@@ -120,7 +109,6 @@ def write_one(folder: Path, transcripts: Transcripts) -> None:
 def test_a_file_that_cannot_be_removed_costs_no_transcript(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The next one goes in its place."""
     for name in (OLD, NEXT):
         (tmp_path / name).write_bytes(b"\n" * 2**21)
     original = Path.unlink
@@ -139,9 +127,7 @@ def test_a_file_that_cannot_be_removed_costs_no_transcript(
     assert f"{OLD} should go, and cannot be removed" in caplog.text
 
 
-def test_a_file_that_vanishes_costs_no_transcript(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_now_gone_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others tidy up, too: before it is looked at, and before it is removed. No other has to go."""
     (tmp_path / NEXT).write_bytes(b"\n" * 2**21)
     (tmp_path / YOUNG).write_bytes(b"\n" * 2**10)
@@ -193,9 +179,7 @@ def test_for_a_disk_that_hangs_no_more_is_remembered_than_fits(
     assert len(failures) == 3
 
 
-def test_what_ends_while_the_disk_hangs_is_not_open_for_ever(
-    tmp_path: Path, hanging: threading.Event
-) -> None:
+def test_what_ends_while_the_disk_hangs_is_closed(tmp_path: Path, hanging: threading.Event) -> None:
     """It would hold descriptors, and never be old enough to go."""
     transcripts = home(tmp_path)
     one = opened(transcripts)
@@ -227,7 +211,6 @@ def half_written(monkeypatch: pytest.MonkeyPatch, fails: Callable[[], bool]) -> 
 def test_a_full_disk_costs_no_final_once_there_is_room_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Meanwhile the file ends with a whole piece, and the log says it once."""
     full, failures = False, list[int]()
     transcripts = Transcripts(str(tmp_path), 10.0, 1000.0, failed=lambda: failures.append(1))
     half_written(monkeypatch, lambda: full)
@@ -239,20 +222,14 @@ def test_a_full_disk_costs_no_final_once_there_is_room_again(
         one.final(final("two", utterance=1))
         one.final(final("three", utterance=2))
         caught_up(transcripts)
-        assert [json.loads(line)["type"] for line in files(tmp_path)[".jsonl"].splitlines()] == [
-            "session",
-            "final",
-        ]
+        lines = files(tmp_path)[".jsonl"].splitlines()
+        assert [json.loads(line)["type"] for line in lines] == ["session", "final"]
         full = False
         one.close(closed())
         transcripts.stop()
     assert [record.levelname for record in caplog.records] == ["ERROR", "INFO"]
     assert len(failures) == 2
-    assert [text for text in ("one", "two", "three") if text in files(tmp_path)[".srt"]] == [
-        "one",
-        "two",
-        "three",
-    ]
+    assert all(text in files(tmp_path)[".srt"] for text in ("one", "two", "three"))
     lines = files(tmp_path)[".jsonl"].splitlines()
     assert [json.loads(line)["type"] for line in lines][-4:] == ["final"] * 3 + ["closed"]
 
@@ -289,7 +266,6 @@ def only_transcript(folder: Path) -> list[dict[str, Any]]:
 
 
 async def test_the_daemon_writes_what_it_says(tmp_path: Path) -> None:
-    """Also the last words of a client that vanished."""
     async with serving(ScriptedEngine(), transcripts_dir=str(tmp_path)) as daemon:
         async with calling(daemon) as client:
             await client.say(Start(partials=False), sentence())

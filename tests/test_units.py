@@ -12,21 +12,20 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Self
 
 import pytest
 
 from daemon import cli, config
 from daemon.config import Config
-from daemon.monitoring.systemd_notify import Manager
-from daemon.net.listener import STRANGERS
+from daemon.monitoring.systemd_notify import Notifier
+from daemon.net.listener import SPARE_CONNECTIONS
 from daemon.serve import serve
 from daemon.server import Daemon
 from streaming.protocol import Flush, Start
 from tests.support.fakes import PATIENCE, ScriptedEngine
+from tests.support.python import ROOT
 from tests.support.wire import calling, half_a_sentence, until
 
-ROOT = Path(__file__).parent.parent
 UNITS = ROOT / "systemd"
 LEAST_EXPOSURE = 2.0
 
@@ -35,14 +34,13 @@ needs_systemd = pytest.mark.skipif(
 )
 
 
-def installed(folder: Path) -> list[str]:
-    """The system units as they are, but for a command that there is."""
-    paths = []
-    for unit in ("captiond.service", "captiond.socket"):
-        text = (UNITS / unit).read_text().replace("/opt/captiond/venv/bin/captiond", "/bin/true")
-        (folder / unit).write_text(text)
-        paths.append(str(folder / unit))
-    return paths
+def installed(folder: Path, *units: str) -> list[str]:
+    """Units as they are, but for a command that there is."""
+    paths = [folder / Path(unit).name for unit in units]
+    for unit, path in zip(units, paths, strict=True):
+        text = (UNITS / unit).read_text()
+        path.write_text(text.replace("/opt/captiond/venv/bin/captiond", "/bin/true"))
+    return [str(path) for path in paths]
 
 
 def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -53,16 +51,9 @@ def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @needs_systemd
 def test_systemd_finds_no_fault_with_the_units(tmp_path: Path) -> None:
-    done = analyze("verify", *installed(tmp_path))
+    done = analyze("verify", *installed(tmp_path, "captiond.service", "captiond.socket"))
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
-
-
-@needs_systemd
-def test_systemd_finds_no_fault_with_the_users_unit(tmp_path: Path) -> None:
-    text = (UNITS / "user" / "captiond-mic.service").read_text()
-    unit = tmp_path / "captiond-mic.service"
-    unit.write_text(text.replace("/opt/captiond/venv/bin/captiond", "/bin/true"))
-    done = analyze("verify", "--user", str(unit))
+    done = analyze("verify", "--user", *installed(tmp_path, "user/captiond-mic.service"))
     assert "captiond-mic" not in done.stdout + done.stderr
 
 
@@ -94,7 +85,7 @@ def test_wrong_settings_are_not_tried_again(capsys: pytest.CaptureFixture[str]) 
 
 def test_descriptors_do_not_run_out_before_sessions_do() -> None:
     """Each takes one, and three more for its transcript."""
-    assert said("LimitNOFILE") >= 4 * config.bounds("max_sessions")[1] + STRANGERS
+    assert said("LimitNOFILE") >= 4 * config.bounds("max_sessions")[1] + SPARE_CONNECTIONS
 
 
 def test_the_sample_configuration_has_every_key_with_its_default(tmp_path: Path) -> None:
@@ -119,8 +110,9 @@ def test_the_sample_configuration_explains_every_key() -> None:
 
 @pytest.fixture
 def inbox(tmp_path: Path) -> Iterator["Inbox"]:
-    with Inbox(tmp_path) as opened:
-        yield opened
+    opened = Inbox(tmp_path)
+    yield opened
+    opened.socket.close()
 
 
 class Inbox:
@@ -141,24 +133,14 @@ class Inbox:
             except BlockingIOError:
                 return self.fields
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.socket.close()
-
     def count(self, field: str) -> int:
         return self.read().count(field)
 
 
-async def test_the_manager_hears_of_the_whole_life(
-    inbox: Inbox, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Ready when the model is warm, a status, a reload with its end, and the stop."""
-    engine = ScriptedEngine()
-    engine.hold_warm_up()
+async def test_the_manager_hears_of_it_all(inbox: Inbox, caplog: pytest.LogCaptureFixture) -> None:
+    engine = ScriptedEngine(warm=False)
     daemon = Daemon(Config(port=0), lambda: engine)
-    systemd_notify = Manager(inbox.address, watchdog=0.3)
+    systemd_notify = Notifier(inbox.address, watchdog=0.3)
     settings = Config(port=0, max_sessions=3, slots=9)
     running = asyncio.create_task(serve(daemon, systemd_notify, lambda: settings))
     await until(lambda: inbox.count("WATCHDOG=1") > 0)
@@ -178,13 +160,11 @@ async def test_the_manager_hears_of_the_whole_life(
     assert any("sessions" in field for field in inbox.fields if field.startswith("STATUS="))
 
 
-async def test_the_watchdog_starves_when_decoding_is_stuck_and_not_when_it_is_idle(
-    inbox: Inbox,
-) -> None:
+async def test_the_watchdog_starves_when_decoding_is_stuck_but_not_idle(inbox: Inbox) -> None:
     """What systemd then does, is to abort and to start again."""
     engine = ScriptedEngine()
     daemon = Daemon(Config(port=0, stalled_after_seconds=0.2), lambda: engine)
-    systemd_notify = Manager(inbox.address, watchdog=0.06)
+    systemd_notify = Notifier(inbox.address, watchdog=0.06)
     running = asyncio.create_task(serve(daemon, systemd_notify, Config))
     await asyncio.wait_for(daemon.ready.wait(), PATIENCE)
 

@@ -4,15 +4,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from streaming.vad import (
-    FLOOR_FRAMES,
-    FRAME,
-    MARGIN_DB,
-    NoiseGate,
-    VoiceActivity,
-    WebRtcVad,
-    detector,
-)
+from streaming import vad
+from streaming.vad import detector
 from tests.support.audio import needs_audio, read, recordings
 from tests.support.streams import coloured_noise, frames_of
 
@@ -22,7 +15,7 @@ MINIMUM = 4  # frames: the shortest burst that opens an utterance with minimum_s
 class Always:
     """A detector that takes everything for speech."""
 
-    frame = FRAME
+    frame = vad.FRAME
 
     def __init__(self) -> None:
         self.heard = 0
@@ -33,10 +26,10 @@ class Always:
 
 
 def frames(audio: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:
-    return frames_of(FRAME, audio)
+    return frames_of(vad.FRAME, audio)
 
 
-def longest_burst(detector: VoiceActivity, audio: NDArray[np.float32]) -> int:
+def longest_burst(detector: vad.VoiceActivity, audio: NDArray[np.float32]) -> int:
     """The most frames of speech on end."""
     longest = burst = 0
     for frame in frames(audio):
@@ -45,19 +38,19 @@ def longest_burst(detector: VoiceActivity, audio: NDArray[np.float32]) -> int:
     return longest
 
 
-def gated() -> NoiseGate:
-    return NoiseGate(WebRtcVad(0))
+def gated() -> vad.NoiseGate:
+    return vad.NoiseGate(vad.WebRtcVad(0))
 
 
 def test_detectors_are_chosen_by_name() -> None:
     assert type(detector("silero", 0)).__name__ == "Silero"
-    assert isinstance(detector("webrtc", 3), NoiseGate)
+    assert isinstance(detector("webrtc", 3), vad.NoiseGate)
 
 
 @pytest.mark.parametrize("mode", [0, 1, 2, 3])
 def test_a_frame_is_one_that_webrtcvad_takes(mode: int) -> None:
     """Any other length is an error in webrtcvad."""
-    assert WebRtcVad(mode).is_speech(np.zeros(WebRtcVad.frame, np.float32)) is False
+    assert vad.WebRtcVad(mode).is_speech(np.zeros(vad.WebRtcVad.frame, np.float32)) is False
 
 
 @pytest.mark.parametrize("colour", ["white", "pink", "brown", "hum"])
@@ -68,7 +61,7 @@ def test_steady_noise_gives_no_burst(colour: str, dbfs: int) -> None:
 
 def test_webrtcvad_alone_would_take_noise_for_speech() -> None:
     """Why there is a gate."""
-    assert longest_burst(WebRtcVad(3), coloured_noise("white", -20, 10)) > 300
+    assert longest_burst(vad.WebRtcVad(3), coloured_noise("white", -20, 10)) > 300
 
 
 def test_digital_silence_gives_no_burst() -> None:
@@ -77,7 +70,6 @@ def test_digital_silence_gives_no_burst() -> None:
 
 @pytest.mark.parametrize("milliseconds", [1, 10, 50])
 def test_clicks_give_no_burst_of_the_minimum(milliseconds: int) -> None:
-    """Clicks everywhere within a frame, one a second for a minute."""
     audio = np.zeros(60 * 16_000, np.float32)
     random = np.random.default_rng(4)
     for start in range(0, len(audio) - 16_000, 16_007):
@@ -91,43 +83,39 @@ def test_noise_that_sets_in_is_silent_within_three_seconds() -> None:
     gate = gated()
     audio = np.concatenate([np.zeros(5 * 16_000, np.float32), coloured_noise("white", -20, 20)])
     judged = [gate.is_speech(frame) for frame in frames(audio)]
-    old = 5 * 16_000 // FRAME + FLOOR_FRAMES + 3
+    old = 5 * 16_000 // vad.FRAME + vad.FLOOR_FRAMES + 3
     assert any(judged[:old])
     assert not any(judged[old:])
 
 
-def gate_after(floor: NDArray[np.float32]) -> NoiseGate:
+def gate_after(floor: NDArray[np.float32]) -> vad.NoiseGate:
     """A gate that knows this frame as the noise."""
-    gate = NoiseGate(Always())
+    gate = vad.NoiseGate(Always())
     assert not any(gate.is_speech(floor) for _ in range(10))
     return gate
 
 
 @pytest.mark.parametrize(("decibels", "opens"), [(-0.1, False), (0.1, True)])
-def test_the_gate_opens_for_what_stands_out_by_more_than_the_margin(
-    decibels: float, *, opens: bool
-) -> None:
-    floor = coloured_noise("white", -50, 1)[:FRAME]
-    louder = floor * np.float32(10 ** ((MARGIN_DB + decibels) / 20))
+def test_the_gate_opens_for_what_exceeds_the_margin(decibels: float, *, opens: bool) -> None:
+    floor = coloured_noise("white", -50, 1)[: vad.FRAME]
+    louder = floor * np.float32(10 ** ((vad.MARGIN_DB + decibels) / 20))
     assert gate_after(floor).is_speech(louder) is opens
 
 
 @pytest.mark.parametrize(
     ("frequency", "opens"), [(50, False), (300, True), (700, True), (3_000, True), (6_000, False)]
 )
-def test_a_tone_over_the_noise_opens_the_gate_if_a_voice_could_hold_it(
-    frequency: int, *, opens: bool
-) -> None:
-    floor = coloured_noise("white", -50, 1)[:FRAME]
-    tone = 0.01 * np.sin(2 * np.pi * frequency * np.arange(FRAME) / 16_000)
+def test_a_tone_opens_the_gate_if_a_voice_could_hold_it(frequency: int, *, opens: bool) -> None:
+    floor = coloured_noise("white", -50, 1)[: vad.FRAME]
+    tone = 0.01 * np.sin(2 * np.pi * frequency * np.arange(vad.FRAME) / 16_000)
     assert gate_after(floor).is_speech((floor + tone).astype(np.float32)) is opens
 
 
 def test_the_detector_hears_every_frame() -> None:
     """The detector adapts to the noise that the gate holds back."""
     detector = Always()
-    gate = NoiseGate(detector)
-    for frame in frames(np.zeros(10 * FRAME, np.float32)):
+    gate = vad.NoiseGate(detector)
+    for frame in frames(np.zeros(10 * vad.FRAME, np.float32)):
         gate.is_speech(frame)
     assert detector.heard == 10
     assert gate.frame == detector.frame
@@ -135,7 +123,6 @@ def test_the_detector_hears_every_frame() -> None:
 
 @needs_audio
 def test_every_spoken_digit_is_a_burst() -> None:
-    """Words of 0.2 to 0.6 s, recorded at 8 kHz, in silence."""
     silence = np.zeros(8_000, np.float32)
     digits = recordings(under="free_spoken_digits/")
     bursts = {
@@ -160,5 +147,5 @@ def test_speech_is_heard_through_noise(name: str, colour: str) -> None:
     clean_gate, noisy_gate = gated(), gated()
     clean = sum(clean_gate.is_speech(frame) for frame in frames(speech))
     through = sum(noisy_gate.is_speech(frame) for frame in frames(noisy))
-    assert clean > 0.5 * len(speech) / FRAME
+    assert clean > 0.5 * len(speech) / vad.FRAME
     assert through > 0.5 * clean

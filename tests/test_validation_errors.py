@@ -6,14 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.protocol import (
-    ClientMessage,
-    HotWords,
-    ProtocolError,
-    Resume,
-    Start,
-    decode_client,
-)
+from streaming.protocol import ClientMessage, HotWords, ProtocolError, Resume, Start, decode_client
 from streaming.validation_errors import what_is_wrong
 
 KINDS = get_args(ClientMessage)

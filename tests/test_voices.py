@@ -75,18 +75,14 @@ def test_a_text_without_words_is_an_error_that_quotes_it() -> None:
         Voice("flite", "slt", 1.0, (1.0, 1.0)).speak("", tempo=1.0, pitch=1.0, seed=0)
 
 
-def test_a_missing_flite_is_an_error_that_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_missing_flite_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     voices.flite_voices.cache_clear()
     with pytest.raises(VoiceError, match="apt install flite"):
         Voice("flite", "slt", 1.0, (1.0, 1.0)).check()
 
 
-def test_a_missing_hibari_is_an_error_that_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_missing_hibari_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "hibari", None)
     voices.hibari_voice.cache_clear()
     with pytest.raises(VoiceError, match=r"pip install 'captiond\[training\]'"):

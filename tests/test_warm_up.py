@@ -6,6 +6,7 @@ import torch
 
 from model.engine.engine import Engine
 from model.engine.graphs import PhaseInputs
+from model.engine.offline import transcribe
 from model.engine.requests import Request
 from model.engine.runner import Runner
 from model.engine.warm_up import Measure, measured_draft_length
@@ -37,9 +38,7 @@ def listen(monkeypatch: pytest.MonkeyPatch, one: Runner) -> set[tuple[object, ..
 
 
 @pytest.mark.parametrize("slots", [1, 2, 5])
-def test_warm_up_captures_every_shape_that_decoding_needs(
-    slots: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_warm_up_captures_all_shapes_needed(slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any audio, prompt, language, temperature and text afterwards: no new shape."""
     drafter = tiny_drafter() if slots == 2 else None
     engine = Engine(CHECKPOINT, slots=slots, drafter=drafter, static=True)
@@ -47,16 +46,19 @@ def test_warm_up_captures_every_shape_that_decoding_needs(
     engine.warm_up()
     before = set(captured)
     generator = np.random.default_rng(1)
-    engine.transcribe(
-        Request(
-            generator.standard_normal(100 + 30_000 * number).astype(np.float32) * 0.1,
-            language=("en", None)[number % 2],
-            prompt="x" * (number % 5 * 9),
-            temperature=(0.0, 0.9)[number % 3 == 1],
-            fitted_window=bool(number % 2),
-            draft_tokens=tuple(range(3, 3 + number * 2)),
-        )
-        for number in range(14)
+    transcribe(
+        engine,
+        [
+            Request(
+                generator.standard_normal(100 + 30_000 * number).astype(np.float32) * 0.1,
+                language=("en", None)[number % 2],
+                prompt="x" * (number % 5 * 9),
+                temperature=(0.0, 0.9)[number % 3 == 1],
+                fitted_window=bool(number % 2),
+                draft_tokens=tuple(range(3, 3 + number * 2)),
+            )
+            for number in range(14)
+        ],
     )
     assert captured == before
 

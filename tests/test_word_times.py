@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from model.engine.engine import Engine
+from model.engine.offline import transcribe
 from tests.support.references import plain
 from tests.support.tiny import CHECKPOINT
 from tests.support.utterances import GREEDY
@@ -20,7 +21,7 @@ def test_no_text_is_lost_for_the_times_of_its_words(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("model.engine.word_times.align", exhausted)
     engine = Engine(CHECKPOINT, slots=4)
     asked = [replace(request, words=True) for request in GREEDY[:4]]
-    for one, request in zip(engine.transcribe(asked), GREEDY[:4], strict=True):
+    for one, request in zip(transcribe(engine, asked), GREEDY[:4], strict=True):
         assert one.tokens == plain(request)
         assert one.timed is None
     assert len(tries) == 4

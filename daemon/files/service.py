@@ -24,7 +24,7 @@ from daemon.files.transcription import (
 from daemon.files.upload import Upload, UploadError
 from daemon.monitoring.health import Health
 from daemon.monitoring.metrics import Metrics
-from daemon.sessions.admission import Admission, Refusal, check_capacity
+from daemon.sessions.admission import Admission, Refusal, capacity_refusal
 from daemon.sessions.live_session import Service
 from streaming.dialects.rest import RestError
 from streaming.protocol import SAMPLE_BYTES, Final, ProtocolError, Start
@@ -77,7 +77,7 @@ class FileService:
 
     def identify(self, request: Request) -> str:
         """The label of the client's token."""
-        guest = self._admission.identify(request)
+        guest = self._admission.authenticate(request)
         if isinstance(guest, Refusal):
             raise self._refused(guest)
         return guest
@@ -90,7 +90,7 @@ class FileService:
         label = self.identify(request)
         await self._warmth()
         config = self._admission.config
-        refusal = check_capacity(self._health(), config, of_token=0, returning=True)
+        refusal = capacity_refusal(self._health(), config, of_token=0, returning=True)
         if refusal is not None:
             raise self._refused(refusal)
         if self._waiting >= WAITING * config.max_files:

@@ -1,1 +1,1 @@
-"""What operators see: health, metrics, the log, the service manager."""
+"""Monitoring: health, metrics, the log, the service manager."""

@@ -1,4 +1,4 @@
-"""How the daemon is, in words for probes, for `captiond status` and for the service manager. Pure."""
+"""The daemon's health, for probes, for `captiond status` and for the service manager. Pure."""
 
 import json
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Literal
 
 from daemon.net.http import JSON, Reply
-from daemon.recognition.scheduler import Facts
+from daemon.recognition.scheduler import SchedulerStats
 
 Status = Literal["ok", "warming_up", "stalled", "stopping"]
 
@@ -17,15 +17,15 @@ NO_STORE = {"Cache-Control": "no-store"}
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The daemon at one moment.
+    """The daemon's state at one moment.
 
-    sessions: those with a client; parked: those whose client is awaited back;
-    finishing: those that are over but for their transcripts. model: None while it
-    loads. drafter: None without one. uptime: seconds. full: no session is free. late: a new one would wait too long.
+    sessions: those with a client; parked: those that await their client back; finishing: those that
+    still write their transcripts. model: None while it loads. drafter: None without one. uptime:
+    seconds. full: no session is free. late: a new session would wait too long.
     """
 
     status: Status
-    facts: Facts
+    stats: SchedulerStats
     sessions: int
     parked: int
     finishing: int
@@ -42,41 +42,41 @@ class Health:
 
     @property
     def ready(self) -> bool:
-        """Whether a new session would be let in."""
+        """Whether a new session would be accepted."""
         return self.unready == ""
 
     @property
     def unready(self) -> str:
-        """Why a new session would not be let in; empty if it would."""
+        """The reason why a new session would be refused; empty if it would not."""
         if self.status == "warming_up":
             return "the model is still loading"
         if self.status != "ok":
             return f"the daemon is {self.status}"
         if self.late:
-            return f"finals are {self.facts.wait:.0f} s late"
+            return f"finals are {self.stats.wait:.0f} s late"
         return "all sessions are taken" if self.full else ""
 
     @property
     def sentence(self) -> str:
         """One line for `systemctl status`."""
-        facts = self.facts
+        stats = self.stats
         state = self.unready or "ready"
         parked = f" and {self.parked} awaited back" if self.parked else ""
         return (
-            f"{state}; {self.sessions} sessions{parked}, {facts.waiting + facts.running} "
-            f"utterances in work, lag {facts.lag:.1f} s"
+            f"{state}; {self.sessions} sessions{parked}, {stats.waiting + stats.running} "
+            f"utterances in work, lag {stats.lag:.1f} s"
         )
 
     def livez(self) -> Reply:
-        """The probe that asks for a restart by failing."""
+        """The liveness probe: 503 asks for a restart."""
         if self.live:
             return Reply(HTTPStatus.OK, "live\n", headers=NO_STORE)
-        idle = self.facts.idle
+        idle = self.stats.idle
         text = f"stalled: work waits, and for {idle:.0f} s no round of the model has finished\n"
         return Reply(HTTPStatus.SERVICE_UNAVAILABLE, text, headers=NO_STORE)
 
     def readyz(self) -> Reply:
-        """The probe that asks for clients to be sent elsewhere by failing."""
+        """The readiness probe: 503 asks a proxy to send clients elsewhere."""
         if self.ready:
             return Reply(HTTPStatus.OK, "ready\n", headers=NO_STORE)
         return Reply(
@@ -86,8 +86,8 @@ class Health:
         )
 
     def healthz(self, counts: Mapping[str, float]) -> Reply:
-        """All of it as JSON, and what was counted since the daemon began."""
-        facts = self.facts
+        """The state as JSON, with the counters since the daemon started."""
+        stats = self.stats
         body = {
             "status": self.status,
             "ready": self.ready,
@@ -97,12 +97,12 @@ class Health:
             "sessions": self.sessions,
             "parked": self.parked,
             "finishing": self.finishing,
-            "waiting": facts.waiting,
-            "running": facts.running,
-            "lag_seconds": round(facts.lag, 3),
-            "partials": facts.partials,
-            "superseded": facts.superseded,
-            "failed": facts.failed,
+            "waiting": stats.waiting,
+            "running": stats.running,
+            "lag_seconds": round(stats.lag, 3),
+            "partials": stats.partials,
+            "superseded": stats.superseded,
+            "failed": stats.failed,
             **counts,
         }
         code = HTTPStatus.OK if self.status == "ok" else HTTPStatus.SERVICE_UNAVAILABLE

@@ -1,7 +1,7 @@
 """The log: to standard error, as text, for the journal, or as JSON lines.
 
-Whatever a message holds, an entry looks like one entry: what could end a line, move a cursor or turn
-the direction of writing is escaped. A record may carry the attribute `session`.
+An entry looks like one entry, whatever its message: characters that end a line, move the cursor or
+turn the direction of writing are escaped. A record may carry the attribute `session`.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Literal
 
 Format = Literal["auto", "text", "json", "journal"]
 
-HANDLER = "captiond"  # by its name a later `begin` finds it
+HANDLER = "captiond"  # the handler's name, by which a later `begin` finds it
 
 # Priorities of sd-daemon(3), by level.
 PRIORITIES = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3}
@@ -30,7 +30,7 @@ def escaped(text: str) -> str:
 
 
 class TextFormatter(logging.Formatter):
-    """One line an entry; those of a traceback are set in from the margin, where no entry begins."""
+    """One line for an entry; the lines of a traceback are indented."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -47,7 +47,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JournalFormatter(TextFormatter):
-    """For the journal, which has the time: each line begins with its priority."""
+    """Lines for the journal, which adds the time: each begins with its priority."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class JsonFormatter(logging.Formatter):
 def begin(level: str, form: Format, environment: Mapping[str, str]) -> None:
     """Log from `level` ("debug", "info", …) on, in place of what was set before.
 
-    What the websocket library says of every connection is shown from warnings on, or for debugging.
+    The websocket library's messages are logged from warnings on; all of them at level "debug".
     """
     least = logging.getLevelNamesMapping()[level.upper()]
     root = logging.getLogger()
@@ -114,6 +114,6 @@ def _is_journal(environment: Mapping[str, str]) -> bool:
     """Whether standard error is the journal's (systemd.exec(5), JOURNAL_STREAM)."""
     try:
         stream = os.fstat(sys.stderr.fileno())
-    except (OSError, ValueError):  # it is no file
+    except (OSError, ValueError):  # standard error is no file
         return False
     return environment.get("JOURNAL_STREAM") == f"{stream.st_dev}:{stream.st_ino}"

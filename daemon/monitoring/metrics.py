@@ -1,7 +1,7 @@
-"""What the daemon counts, and what Prometheus sees of it. Any thread may count.
+"""Counters, and their form for Prometheus. Any thread may count.
 
-α is the share of drafted tokens that were accepted; τ, the tokens of a pass, is (accepted + passes) /
-passes: each pass emits what it accepts and one token of the target's own.
+α is the share of draft tokens that were accepted; τ, the tokens of a pass, is (accepted + passes) /
+passes: each pass emits the accepted tokens and one of the target's own.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from daemon.monitoring.health import Health
-from daemon.recognition.scheduler import Facts
+from daemon.recognition.scheduler import SchedulerStats
 from streaming.protocol import Final
 
 CONTENT_TYPE: Constant = CONTENT_TYPE_LATEST
@@ -40,20 +40,20 @@ GAUGES: Constant[tuple[tuple[str, str, Callable[[Health], float]], ...]] = (
         "Sessions that are over but for their transcripts",
         lambda health: health.finishing,
     ),
-    ("queue_waiting", "Utterances that wait for the model", lambda health: health.facts.waiting),
-    ("queue_running", "Utterances that the model works on", lambda health: health.facts.running),
-    ("oldest_final_seconds", "Age of the oldest unfinished final", lambda health: health.facts.lag),
+    ("queue_waiting", "Utterances that wait for the model", lambda health: health.stats.waiting),
+    ("queue_running", "Utterances that the model works on", lambda health: health.stats.running),
+    ("oldest_final_seconds", "Age of the oldest unfinished final", lambda health: health.stats.lag),
     (
         "no_progress_seconds",
         "Since decoding last got on, with work",
-        lambda health: health.facts.idle,
+        lambda health: health.stats.idle,
     ),
 )
-# Counted by the scheduler, in its thread; taken over at each scrape.
-SCHEDULED: Constant[tuple[tuple[str, str, Callable[[Facts], float]], ...]] = (
-    ("partials", "Partials decoded, early finals included", lambda facts: facts.partials),
-    ("shed", "Partials left out for newer ones or for finals", lambda facts: facts.superseded),
-    ("failed", "Utterances that could not be decoded", lambda facts: facts.failed),
+# The scheduler counts these in its thread; each scrape takes them over.
+SCHEDULED: Constant[tuple[tuple[str, str, Callable[[SchedulerStats], float]], ...]] = (
+    ("partials", "Partials decoded, early finals included", lambda stats: stats.partials),
+    ("shed", "Partials left out for newer ones or for finals", lambda stats: stats.superseded),
+    ("failed", "Utterances that could not be decoded", lambda stats: stats.failed),
 )
 DIALECT_COUNTERS: Constant = {
     "sessions": "Sessions begun, by wire protocol",
@@ -72,7 +72,7 @@ class DialectCounts:
 
 
 class Metrics(Collector):
-    """The counters, and the registry that shows all. health: asked at each scrape."""
+    """The counters, and the registry that shows all. health: called at each scrape."""
 
     def __init__(self, health: Callable[[], Health]) -> None:
         self._health = health
@@ -114,25 +114,25 @@ class Metrics(Collector):
 
     @property
     def alpha(self) -> float:
-        """Share of the drafted tokens that were accepted; 0 where none was drafted."""
+        """The share of draft tokens that were accepted; 0 where there was none."""
         proposed = total(self.proposed)
         return total(self.accepted) / proposed if proposed else 0.0
 
     @property
     def tau(self) -> float:
-        """Tokens of a pass; 0 where there was none."""
+        """The tokens of a pass; 0 where there was none."""
         rounds = total(self.rounds)
         return (total(self.accepted) + rounds) / rounds if rounds else 0.0
 
     def partial(self, milliseconds: float) -> None:
-        """A partial has come."""
+        """Count a partial."""
         self._latency.labels("partial").observe(milliseconds / 1000)
 
     def final(self, final: Final) -> None:
-        """A final is on its way to its client: decoded for that, or early, when its silence began."""
+        """Count a final, decoded at its end or early, when its silence began."""
         figures = final.decode
         self._latency.labels("final").observe(figures.ms / 1000)
-        self._lag.observe(self._health().facts.lag)
+        self._lag.observe(self._health().stats.lag)
         self.finals.inc()
         self.rounds.inc(figures.rounds)
         self.proposed.inc(figures.proposed)
@@ -144,7 +144,7 @@ class Metrics(Collector):
         return DialectCounts(**{key: one.labels(name) for key, one in self._dialects.items()})
 
     def counts(self) -> dict[str, float]:
-        """The counters that /healthz tells."""
+        """The counters of /healthz."""
         return {
             "finals": int(total(self.finals)),
             "started": int(total(self.started)),
@@ -156,18 +156,18 @@ class Metrics(Collector):
         }
 
     def text(self) -> bytes:
-        """All of it in Prometheus' format."""
+        """All metrics in Prometheus' format."""
         health = self._health()
         for gauge, value in self._gauges:
             gauge.set(value(health))
         for counter, count in self._scheduled:
             counter.reset()
-            counter.inc(count(health.facts))
+            counter.inc(count(health.stats))
         self._serves.info({"model": health.model or "", "drafter": health.drafter or ""})
         return generate_latest(self)
 
     def collect(self) -> Iterator[Metric]:
-        """All but the times at which counters were made: they all began with the daemon."""
+        """All metrics but the counters' creation times: they are the daemon's start."""
         for metric in self._registry.collect():
             if metric.type == "counter":
                 metric.samples = [one for one in metric.samples if one.name.endswith("_total")]
@@ -175,6 +175,6 @@ class Metrics(Collector):
 
 
 def total(counter: Counter) -> float:
-    """What it has counted, whatever the labels."""
+    """The counter's sum over its labels."""
     samples = (sample for metric in counter.collect() for sample in metric.samples)
     return sum(sample.value for sample in samples if sample.name.endswith("_total"))

@@ -1,7 +1,6 @@
 """The service manager's side of the process: sd_notify(3), sd_watchdog_enabled(3), sd_listen_fds(3).
 
-Says what it is told to say, and knows nothing of sessions. Without a manager in the environment
-every call does nothing.
+It knows nothing of sessions. Without a manager in the environment every call does nothing.
 """
 
 import logging
@@ -14,18 +13,18 @@ from typing import Self
 logger = logging.getLogger(__name__)
 
 FIRST_SOCKET = 3  # SD_LISTEN_FDS_START
-PATIENCE = 1.0  # seconds that a manager may leave a message unread
+PATIENCE = 1.0  # seconds for which a manager may leave a message unread
 
 
-class ManagerError(Exception):
-    """What the manager handed over cannot be used; the message is a full sentence."""
+class NotifierError(Exception):
+    """The manager's environment or sockets cannot be used; the message is a full sentence."""
 
 
-class Manager:
+class Notifier:
     """Notifications to the service manager, one datagram each.
 
     address: of its socket, NOTIFY_SOCKET; a leading @ means the abstract namespace. watchdog: seconds
-    within which `alive` must be called again; None where nobody watches.
+    within which `alive` must be called again; None without a watchdog.
     """
 
     def __init__(self, address: str = "", watchdog: float | None = None) -> None:
@@ -35,13 +34,13 @@ class Manager:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str], pid: int) -> Self:
-        """The manager of process `pid`. Raises ManagerError for a watchdog time that is no number."""
+        """The notifier of process `pid`. Raises NotifierError for a watchdog time that is no number."""
         watchdog = None
         if environment.get("WATCHDOG_USEC") and environment.get("WATCHDOG_PID", str(pid)) == str(
             pid
         ):
             if not environment["WATCHDOG_USEC"].isdecimal():
-                raise ManagerError("WATCHDOG_USEC is not a number of microseconds")
+                raise NotifierError("WATCHDOG_USEC is not a number of microseconds")
             watchdog = int(environment["WATCHDOG_USEC"]) / 1e6
         return cls(environment.get("NOTIFY_SOCKET", ""), watchdog)
 
@@ -50,7 +49,7 @@ class Manager:
         self._tell("READY=1", f"STATUS={status}")
 
     def status(self, status: str) -> None:
-        """What `systemctl status` shows, in one line."""
+        """Set the line that `systemctl status` shows."""
         self._tell(f"STATUS={status}")
 
     def reloading(self) -> None:
@@ -59,7 +58,7 @@ class Manager:
         self._tell("RELOADING=1", f"MONOTONIC_USEC={microseconds}", "STATUS=reloading")
 
     def stopping(self, status: str) -> None:
-        """The service is on its way out."""
+        """The service is stopping."""
         self._tell("STOPPING=1", f"STATUS={status}")
 
     def alive(self) -> None:
@@ -84,7 +83,7 @@ class Manager:
 def inherited_sockets(environment: Mapping[str, str], pid: int) -> list[socket.socket]:
     """The listening sockets that a manager opened for process `pid`; none without socket activation.
 
-    Raises ManagerError for what is no listening stream socket.
+    Raises NotifierError for a socket that is no listening stream socket.
     """
     count = environment.get("LISTEN_FDS", "0")
     if environment.get("LISTEN_PID") != str(pid) or not count.isdecimal():
@@ -95,11 +94,11 @@ def inherited_sockets(environment: Mapping[str, str], pid: int) -> list[socket.s
             inherited = socket.socket(fileno=descriptor)
             listens = inherited.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
         except OSError as error:
-            raise ManagerError(
+            raise NotifierError(
                 f"descriptor {descriptor}, handed over for listening, is no socket: {error.strerror}"
             ) from None
         if not listens or inherited.type != socket.SOCK_STREAM:
-            raise ManagerError(
+            raise NotifierError(
                 f"descriptor {descriptor}, handed over for listening, does not listen for streams: "
                 "the socket unit needs ListenStream= and Accept=no"
             )

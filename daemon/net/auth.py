@@ -1,8 +1,8 @@
-"""Who may connect: bearer tokens and the origins of web pages. Pure but for reading the tokens' file.
+"""Authentication: bearer tokens and the origins of web pages. Pure but for reading the tokens' file.
 
-A token is named in the log by its label alone, and its text is never repeated to anybody.
+The log names a token by its label alone; no message repeats its text.
 
-Where a token may stand in a request, for browsers cannot set headers of a websocket:
+A request carries its token in one of two headers, for browsers cannot set the first on a websocket:
 
     Authorization: Bearer TOKEN                                    (RFC 6750)
     Authorization: Token TOKEN, or the token alone                 (Deepgram, AssemblyAI)
@@ -30,18 +30,17 @@ from websockets.http11 import Request
 from daemon.config import ConfigError
 
 TOKEN_PROTOCOL = "captiond.token."  # noqa: S105 - what stands before a token, not one
-# What stands before one in the protocols of others.
-KEY_PROTOCOLS = (TOKEN_PROTOCOL, "openai-insecure-api-key.")
+KEY_PROTOCOLS = (TOKEN_PROTOCOL, "openai-insecure-api-key.")  # what stands before a token in one
 SCHEMES = ("bearer", "token")
 KEY_HEADERS = ("api-key", "x-api-key")
 SECRET_HEADERS = ("authorization", "sec-websocket-protocol", *KEY_HEADERS)
 _IN_QUERY = re.compile(r"token=[^&\s'\"]*")
-_TOKEN = re.compile(r"[A-Za-z0-9._~-]{16,200}")  # what a header and a subprotocol can both carry
+_TOKEN = re.compile(r"[A-Za-z0-9._~-]{16,200}")  # characters of both a header and a subprotocol
 _LABEL = re.compile(r"[A-Za-z0-9._-]{1,40}")
 
 
 class Tokens:
-    """The tokens in force, by label; without any, everybody is let in under the label ""."""
+    """The tokens in force, by label; without any, all requests have the label ""."""
 
     def __init__(self, tokens: dict[str, str]) -> None:
         self._digests = {label: _digest(token) for label, token in tokens.items()}
@@ -86,10 +85,9 @@ class Tokens:
         return len(self._digests)
 
     def label(self, request: Request) -> str | None:
-        """Whose token the request carries; None where it carries none that is known.
+        """The label of the request's token; None where it carries no known one.
 
-        Takes as long for a wrong token as for a right one: digests are compared in constant time,
-        and always all of them.
+        A wrong token takes as long as a right one: all digests are compared, in constant time.
         """
         if not self._digests:
             return ""
@@ -102,10 +100,10 @@ class Tokens:
 
 
 def origin_allowed(headers: Headers, allowed: Sequence[str]) -> bool:
-    """Whether a page of this origin may use the daemon.
+    """Whether a page of the request's origin may use the daemon.
 
-    No origin: no browser. The daemon's own pages may, where it is addressed by number or as
-    localhost: a name could be one that its owner has pointed at this machine (DNS rebinding). All
+    A request without an origin is no browser's. The daemon's own pages may, where its address is a
+    number or localhost: the owner of another name could point it at this machine (DNS rebinding). All
     other origins must be listed, or "*".
     """
     origins = headers.get_all("Origin")
@@ -151,7 +149,7 @@ def _offered(request: Request) -> list[str]:
         tokens += [name] * (before in SCHEMES)
     with suppress(ValueError):  # it is no URL
         tokens += parse_qs(urlsplit(request.path).query).get("token", [])
-    return tokens[:8]  # comparing is cheap, but not for thousands
+    return tokens[:8]  # a request with thousands of tokens would cost time
 
 
 def offered_protocols(headers: Headers) -> list[str]:

@@ -1,4 +1,4 @@
-"""Plain HTTP on the daemon's port: a table of paths, and what stands behind them.
+"""Plain HTTP on the daemon's port: a table of paths with their replies.
 
 The websocket library reads the request and writes the response; nothing here waits.
 """
@@ -17,7 +17,7 @@ JSON = "application/json"
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A response as its author thinks of it. headers: beside type, length and date."""
+    """A response: status, type, body. headers: further ones, beside type, length and date."""
 
     status: HTTPStatus
     body: str | bytes
@@ -25,7 +25,7 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def response(self, socket: ServerConnection) -> Response:
-        """What the library sends."""
+        """The response for the websocket library."""
         response = socket.respond(self.status, "")
         response.body = self.body.encode() if isinstance(self.body, str) else self.body
         fields = {
@@ -45,7 +45,7 @@ Answer = Callable[[Request], Reply]
 
 
 class Router:
-    """Answers for requests that are no websocket, by path: `routes`."""
+    """Replies to requests that are no websocket, by path: `routes`."""
 
     def __init__(self, routes: Mapping[str, Answer]) -> None:
         self.routes = dict(routes)
@@ -60,7 +60,7 @@ class Router:
 
 
 def path(request: Request) -> str:
-    """The path of a request, without its query; empty for what is no URL."""
+    """The path of a request, without its query; empty for an invalid URL."""
     try:
         return urlsplit(request.path).path
     except ValueError:

@@ -1,7 +1,7 @@
-"""The port: TCP connections, TLS, strangers that say nothing and peers that are gone.
+"""The listener: TCP connections, TLS, silent connections and lost peers.
 
-Reads no frame and decides about no session. A connection's first bytes say who reads the rest: a POST has a
-body, which the websocket library does not read, and goes to daemon/net/exchange.py; all else is the library's.
+It reads no frame and knows no session. A connection's first bytes say who reads the rest: a POST has a body,
+which the websocket library does not read, and goes to daemon/net/exchange.py; all else is the library's.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ from daemon.net.exchange import Exchange
 from streaming.dialects.offers import OFFERS, Offer
 
 PING_INTERVAL = 20.0  # seconds: keeps proxies from closing a connection that is silent
-PEER_TIMEOUT = 60  # seconds that a client may neither answer nor read
-REQUEST_TIMEOUT = 10.0  # seconds that a connection may take to ask for something
+PEER_TIMEOUT = 60  # seconds for which a client may neither answer nor read
+REQUEST_TIMEOUT = 10.0  # seconds that a connection may take to send its request
 QUEUED_FRAMES = 4  # read ahead, each up to max_frame_bytes; a slow session must not hoard
-STRANGERS = 200  # connections beside those that have a session: probes, pages, scans
+SPARE_CONNECTIONS = 200  # connections beside those that have a session: probes, pages, scans
 WITH_BODY = b"POST "  # what a request begins with that is not the websocket library's
 
 SUBPROTOCOLS = {name for offer in OFFERS for name in offer.subprotocols}
@@ -91,11 +91,11 @@ Peer = ServerConnection | Exchange | Opening
 
 
 class Listener:
-    """Accepts connections and keeps account of them.
+    """Accepts connections and keeps a list of them.
 
     handle: serves a websocket. answer: replies to its request in HTTP, or with None lets it in. take:
-    answers a request with a body. sockets: every connection, handshake or not, with its timer that ends
-    strangers who ask nothing.
+    answers a request with a body. sockets: every connection, handshake or not, with the timer that ends it
+    if it sends no request.
     """
 
     def __init__(
@@ -113,17 +113,17 @@ class Listener:
         self._answer = answer
         self._take = take
         self._config = config
-        self.most = config.max_sessions + STRANGERS  # connections; a reload may change it
+        self.most = config.max_sessions + SPARE_CONNECTIONS  # connections; a reload may change it
         self._tls = tls
 
     @property
     def port(self) -> int:
-        """The TCP port bound, also where the configuration says 0."""
+        """The bound TCP port, also where the configuration has 0."""
         return int(self._servers[0].sockets[0].getsockname()[1])
 
     @property
     def address(self) -> str:
-        """Host and port as a URL has them, or the path of a Unix socket."""
+        """Host and port as in a URL, or the path of a Unix socket."""
         name = self._servers[0].sockets[0].getsockname()
         if isinstance(name, str):
             return name
@@ -135,7 +135,7 @@ class Listener:
         return any(server.is_serving() for server in self._servers)
 
     async def open(self, inherited: Sequence[socket.socket]) -> None:
-        """Listen on the sockets handed over, or else where the configuration says.
+        """Listen on the inherited sockets, or else at the configured address.
 
         Raises ListenError, and listens nowhere.
         """
@@ -174,7 +174,7 @@ class Listener:
             # Pongs wait behind audio while reading is paused, so their absence proves nothing; the
             # kernel finds dead peers instead (watch_peer).
             ping_timeout=None,
-            # An answer may wait for the model; those who ask nothing are ended by their timers.
+            # A response may wait for the model; timers end connections without a request.
             open_timeout=None,
         )
 
@@ -183,7 +183,7 @@ class Listener:
         return await self._answer(socket, request)
 
     def _has_asked(self, peer: Peer) -> None:
-        if (timer := self.sockets.get(peer)) is not None:  # else it is gone already
+        if (timer := self.sockets.get(peer)) is not None:  # else the connection has ended already
             timer.cancel()
 
     @property
@@ -202,7 +202,7 @@ class Listener:
         watch_peer(peer.transport.get_extra_info("socket"))
         here = [one for one in self.sockets if not one.transport.is_closing()]
         if len(here) > self.most:
-            # Who has said nothing yet goes first: silence must not keep others out.
+            # A connection without a request goes first: silent ones must not keep others out.
             silent = (one for one in here if not self.sockets[one].cancelled())
             next(silent, peer).transport.abort()
 
@@ -221,12 +221,12 @@ class Listener:
         self.drop(self.sockets.keys() - set(keep) - set(self.exchanges))
 
     def drop(self, peers: set[Peer]) -> None:
-        """End these connections without a word."""
+        """End these connections without a close frame."""
         for one in peers:
             one.transport.abort()
 
     async def wait_closed(self) -> None:
-        """Until the last connection has ended."""
+        """Wait until the last connection has ended."""
         while tasks := [one.task for one in self.exchanges if one.task is not None]:
             await asyncio.wait(tasks)
             await asyncio.sleep(0)  # the connection is lost in the turn after that
@@ -250,7 +250,7 @@ def watch_peer(connection: socket.socket) -> None:
     Keepalive probes serve silent connections, TCP_USER_TIMEOUT those with data under way, a closed
     window included (tcp(7)).
     """
-    if connection.family == socket.AF_UNIX:  # whose peers do not get lost
+    if connection.family == socket.AF_UNIX:  # its peers do not get lost
         return
     probes = 3
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -266,5 +266,5 @@ def watch_peer(connection: socket.socket) -> None:
 def _select_subprotocol(
     _socket: ServerConnection, offered: Sequence[Subprotocol]
 ) -> Subprotocol | None:
-    """Of those offered; a client without any is served, too. Those that fit no path have been refused."""
+    """Of those offered; also for a client that offers none. Those that fit no path have been refused."""
     return next((name for name in offered if name in SUBPROTOCOLS), None)

@@ -38,7 +38,7 @@ SECURITY = {
 
 @dataclass(frozen=True, slots=True)
 class StaticFile:
-    """A file as it is served. etag: quoted, as RFC 9110 section 8.8.3 asks."""
+    """A file to serve. etag: quoted, as RFC 9110 section 8.8.3 asks."""
 
     body: bytes
     content_type: str

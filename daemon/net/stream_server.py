@@ -58,11 +58,12 @@ class StreamServer:
                 with suppress(OSError):
                     Path(self._url.path).unlink()
 
-    def drop(self) -> None:
-        """End every connection without a word."""
+    def drop(self) -> int:
+        """End every connection without a word; how many there were."""
         for task, writer in self._tasks.items():
             writer.transport.abort()
             task.cancel()
+        return len(self._tasks)
 
     async def wait_closed(self) -> None:
         """Until the last connection has ended."""

@@ -1,4 +1,4 @@
-"""TLS for the listener, whose certificate can be exchanged while it runs. Opens no socket."""
+"""TLS for the listener; its certificate can be exchanged while it runs. Opens no socket."""
 
 import ssl
 from pathlib import Path
@@ -7,7 +7,7 @@ from daemon.config import Config, ConfigError
 
 
 class Tls:
-    """A server's context and where its certificate comes from."""
+    """A server's context, and the files of its certificate."""
 
     def __init__(self, certificate: str, key: str) -> None:
         self._certificate = certificate
@@ -16,7 +16,7 @@ class Tls:
 
     @classmethod
     def of(cls, config: Config) -> "Tls | None":
-        """What `config` asks for; None for no TLS. Raises ConfigError as `reload` does."""
+        """The TLS of `config`; None without. Raises ConfigError as `reload` does."""
         if not config.tls_certificate:
             if config.tls_key:
                 raise ConfigError("tls_key is set, but tls_certificate is not: TLS needs both")
@@ -26,10 +26,10 @@ class Tls:
     def reload(self) -> None:
         """Read certificate and key again: new connections get them, old ones keep theirs.
 
-        Raises ConfigError, and leaves everything as it was, for what is no pair.
+        Raises ConfigError, and changes nothing, for files that are no pair.
         """
         self._read()
-        # Only now that they are known to be a pair: a context half exchanged would serve nobody.
+        # Only now, when they are known to be a pair: a half-exchanged context would serve no client.
         self.context.load_cert_chain(self._certificate, self._key)
 
     def _read(self) -> ssl.SSLContext:
@@ -40,7 +40,7 @@ class Tls:
                 raise ConfigError(f"cannot read {path}: {error.strerror}") from None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
-            # A key that is encrypted would have OpenSSL ask on a terminal that is not there.
+            # For an encrypted key OpenSSL would ask on a terminal, which a daemon lacks.
             context.load_cert_chain(self._certificate, self._key, password=_no_password)
         except (ssl.SSLError, ValueError) as error:
             reason = getattr(error, "reason", None) or str(error)

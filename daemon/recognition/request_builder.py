@@ -1,7 +1,4 @@
-"""What a session asks of the recogniser, and what it is answered. Pure.
-
-Requests are made of a session's `start` and of the spans to decode; hypotheses of the model's outputs.
-"""
+"""From a session's `start` and a span to the engine's request; from its output to a hypothesis. Pure."""
 
 import numpy as np
 
@@ -23,10 +20,10 @@ def check(start: Start, engine: Engine) -> None:
 
 
 def request(start: Start, decode: Decode, *, draft_tokens: tuple[int, ...] = ()) -> Request:
-    """What `start` asks for, of the span that `decode` names.
+    """The request for the span of `decode`, with the options of `start`.
 
-    What may become a final is decoded in the full window, with words and, where it is greedy, with
-    further attempts if it fails; a partial in a fitted window, once.
+    A span that may become a final is decoded in the full window, with words and, where it is greedy,
+    with fallback temperatures; a partial in a fitted window, once.
     """
     whole = decode.final or decode.early
     said_before = (", ".join(start.hot_words or ()), start.prompt)
@@ -48,7 +45,7 @@ def request(start: Start, decode: Decode, *, draft_tokens: tuple[int, ...] = ())
 
 
 def hypothesis(output: RequestOutput) -> Hypothesis:
-    """What the model said, as the streaming room knows it."""
+    """The engine's output as a hypothesis of the streaming room."""
     timed = None
     if output.timed is not None:
         timed = tuple(TimedWord(w.text, w.start, w.end, w.probability) for w in output.timed)

@@ -1,33 +1,32 @@
-"""The recogniser's queue: what is decoded next, and what is left out.
+"""The recogniser's queue: which request is decoded next, and which is dropped.
 
-No thread and no engine is known here. The clock is read when work is made; all other times are
-arguments, in seconds.
+It knows no thread and no engine. Making work reads the clock; all other times are arguments, in seconds.
 
 The policy:
 
 * Finals go before partials: while a final waits, no partial is admitted.
 * Finals of one session are decoded in the order submitted; sessions take turns, so that a final of
-  a live speaker waits behind one utterance of somebody's file, not behind the whole file.
-* Of a session's partials the newest alone waits. It keeps its predecessor's place in the queue
+  a live speaker waits behind one utterance of another client's file, not behind the whole file.
+* Only the newest partial of a session waits. It keeps its predecessor's place in the queue
   (the session that waited longest comes first) and is dropped when the final of its utterance, or
   of a later one, is submitted. A running partial is left to finish; until then the session's
   next one waits.
 * An early final, asked for when silence begins, is queued as a partial is, before the others. When
   the utterance's final is submitted and the same request is running early, that one is the final:
   nothing is decoded twice.
-* A partial never takes the last free slot where there are several: a final needs no luck.
-* One partial at most joins between two rounds: a final that comes waits for one encoding, not for
-  many. While a final runs, partials may join a quarter of the time (`Courtesy`).
+* A partial never takes the last free slot where there are several: it is kept for a final.
+* At most one partial joins between two rounds: a new final waits for one encoding, not for many.
+  While a final runs, partials may take a quarter of the time (`PartialThrottle`).
 * Files are a class of their own (`Work.file`): their utterances take turns by file, and one joins only while
   no other final waits and a slot beside its own stays free. While live sessions are at work one runs at a time,
   for an eighth of the time (`FileThrottle`): a live final then waits for a file's utterance rarely, and never
-  for two. Nobody's lag is measured by files.
+  for two. Files do not count in anybody's lag.
 * Work joins between two rounds of the engine. With nothing to do the thread sleeps.
-* A round that fails is no verdict on what was in it. Its finals are tried again, before anything else
-  and each alone in the engine; the one that fails at that has failed. Its partials are dropped.
+* The finals of a failed round are tried again, before anything else and each alone in the engine; one
+  that fails at that has failed. The round's partials are dropped.
 
-The queue is bounded by its users: one partial for each session, and the finals of as much audio as
-a session may have outstanding.
+Its users bound the queue: one partial for each session, and the finals of as much audio as a session
+may have outstanding.
 """
 
 import time
@@ -72,10 +71,10 @@ class Work:
 
 
 class PartialThrottle:
-    """How much of the engine's time partials may have while finals run. Pure: times are arguments.
+    """Limits the engine's time for partials while finals run. Pure: times are arguments.
 
-    A partial that joins holds up everything that runs for the length of its encoding; by how much is
-    measured. Until SHARE of the time since then is its own again, no other joins.
+    A partial that joins delays everything that runs by its encoding, whose length is measured. The next
+    one joins when that encoding was 1/SHARE of the time since it began.
     """
 
     SHARE = 4
@@ -170,7 +169,7 @@ class Turns:
 
 
 class RequestQueue:
-    """What waits, and the policy of what comes next."""
+    """The waiting requests, and the policy of which comes next."""
 
     def __init__(self) -> None:
         self.superseded = 0
@@ -189,15 +188,15 @@ class RequestQueue:
 
     @property
     def oldest_final(self) -> float | None:
-        """When the live final that waits longest was submitted."""
+        """The time at which the longest-waiting live final was submitted."""
         heads = [*(work for work in self._alone if not work.file), *self._finals.heads]
         return min((work.submitted for work in heads), default=None)
 
     @property
     def oldest_turn(self) -> float | None:
-        """Since when the session that waits longest for its turn does so.
+        """The time since which the longest-waiting session awaits its turn.
 
-        What a newcomer has to expect: however long a queue of its own somebody has.
+        A new session has to expect as much, however many finals one session has queued.
         """
         return self._finals.oldest
 
@@ -221,7 +220,7 @@ class RequestQueue:
             self.superseded += 1
 
     def retry(self, works: Iterable[Work]) -> None:
-        """Queue again what was in a round that failed: the finals. Partials will have successors."""
+        """Queue the finals of a failed round again. Its partials will have successors."""
         for work in works:
             if work.final:
                 self._alone.append(replace(work, alone=True))

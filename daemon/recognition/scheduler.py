@@ -1,8 +1,8 @@
-"""The recogniser's one thread: it takes from the queue what is to be decoded next, and delivers.
+"""The scheduler: the recogniser's one thread. It decodes the queue's work and delivers results.
 
-No socket, no session and no message is known here: work comes in, results go out on the event
-loop. The engine is loaded, warmed and used in this file's thread and nowhere else. What comes next is
-for daemon/recognition/request_queue.py to say.
+It knows no socket, no session and no message: work comes in, results go out on the event loop. Only
+this file's thread loads, warms and uses the engine. daemon/recognition/request_queue.py decides what
+comes next.
 """
 
 import logging
@@ -27,14 +27,14 @@ logger = logging.getLogger(__name__)
 
 
 class Engine(Protocol):
-    """What the daemon needs of `model.engine.engine.Engine`.
+    """The interface of `model.engine.engine.Engine` for the daemon.
 
     The constants and `check` may be used anywhere; all else belongs to the scheduler's thread.
     """
 
     @property
     def name(self) -> str:
-        """The model's name, as clients are told."""
+        """The model's name for clients."""
 
     @property
     def drafter(self) -> str | None:
@@ -57,16 +57,16 @@ class Engine(Protocol):
         """One round for every occupied slot; returns what finished."""
 
     def warm_up(self) -> None:
-        """Run every phase once, so that the first client does not pay for it."""
+        """Run every phase once, so that the first client does not wait for it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """The scheduler at one moment.
+class SchedulerStats:
+    """The scheduler's state at one moment, and its counters.
 
-    waiting, running: requests. lag: age of the oldest unfinished final, in seconds. turn: seconds that
-    the session which waits longest for its next final's turn has waited. idle: seconds since the
-    engine last got anything done, 0 with nothing to do, unless it will never do anything again.
+    waiting, running: requests. lag: age of the oldest unfinished final, in seconds. turn: the longest
+    that a session has waited for its next final's turn, in seconds. idle: seconds since the engine last
+    made progress; 0 with nothing to do, unless the thread has ended.
     superseded, finals, partials, failed: requests since the start, by what became of them; an early
     final that ran to its end is a partial.
     """
@@ -83,14 +83,14 @@ class Facts:
 
     @property
     def wait(self) -> float:
-        """How late a newcomer's finals would be, in seconds."""
+        """The expected delay of a new session's finals, in seconds."""
         return max(self.turn, self.idle)
 
 
 class Scheduler:
     """The thread that owns the engine. All methods may be called from any thread.
 
-    load: makes the engine; called in the thread. loop: where results are delivered.
+    load: makes the engine; called in the thread. loop: receives the results.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Scheduler:
         # A daemon thread: a model that is still being read must not keep the process alive.
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._warm: Future[Engine] = Future()
-        # Guards everything below; notified whenever the thread may have something to do.
+        # The lock of all attributes below; notified whenever the thread may have something to do.
         self._changed = threading.Condition()
         self._request_queue = RequestQueue()
         self._running: dict[Request, Work] = {}
@@ -125,17 +125,17 @@ class Scheduler:
         return self._warm
 
     def submit(self, work: Work) -> None:
-        """Queue `work` by the policy above."""
+        """Queue `work` by the policy of `RequestQueue`."""
         with self._changed:
             if not self._at_work and not self._broken:
-                self._last_progress = self._clock()  # idleness was no lack of progress
+                self._last_progress = self._clock()  # an idle engine is not stuck
             if work.final and self._promote(work):
                 return
             self._request_queue.put(work)
             self._changed.notify()
 
     def _promote(self, final: Work) -> bool:
-        """Let the early final that is running, or not yet delivered, be `final`. False without one."""
+        """Make the early final that is running, or not yet delivered, `final`. False without one."""
         for request, work in self._running.items():
             if work.serves(final):
                 self._running[request] = replace(final, request=request)
@@ -155,7 +155,7 @@ class Scheduler:
 
     @property
     def _broken(self) -> bool:
-        """Whether the thread has ended of itself."""
+        """Whether the thread has ended without `stop`."""
         return self._warm.done() and not self._thread.is_alive()
 
     def cancel(self, session: str) -> None:
@@ -169,8 +169,8 @@ class Scheduler:
             self._cancelled += gone
             self._changed.notify()
 
-    def facts(self) -> Facts:
-        """How things stand."""
+    def stats(self) -> SchedulerStats:
+        """The present state."""
         with self._changed:
             now = self._clock()
             oldest = [w.submitted for w in self._running.values() if w.final and not w.file]
@@ -178,7 +178,7 @@ class Scheduler:
                 oldest.append(self._request_queue.oldest_final)
             turn = self._request_queue.oldest_turn
             waiting, running = len(self._request_queue), len(self._running)
-            return Facts(
+            return SchedulerStats(
                 waiting=waiting,
                 running=running,
                 lag=now - min(oldest, default=now),
@@ -207,7 +207,7 @@ class Scheduler:
         try:
             engine = self._load()
             engine.warm_up()
-        except Exception as error:  # noqa: BLE001 - whoever waits for the engine handles it
+        except Exception as error:  # noqa: BLE001 - the waiter for the engine handles it
             self._warm.set_exception(error)
             return
         self._warm.set_result(engine)
@@ -223,9 +223,9 @@ class Scheduler:
                     return
 
     def _await_changes(self, slots: int) -> tuple[list[Request], list[Work]] | None:
-        """Wait for something to do: what to cancel and what to admit. None when it is time to end.
+        """Wait for requests to cancel and work to admit. None when the thread shall end.
 
-        Both lists are empty while what already runs simply goes on.
+        Both lists are empty while the running work goes on.
         """
         with self._changed:
             while True:
@@ -264,15 +264,15 @@ class Scheduler:
                 engine.admit(work.request)
             except ValueError as error:
                 self._finish([Failure(work.request, str(error))])
-        if self._running:  # a cancellation meanwhile costs one round for nothing, at most
+        if self._running:  # a cancellation meanwhile wastes one round at most
             self._finish(engine.step())
         if any(not work.final for work in joining):
             self._partial_throttle.joined(began, self._clock())
 
     def _give_up(self, engine: Engine, message: str) -> None:
-        """Empty the engine after a round that failed: what had a second try has failed.
+        """Empty the engine after a failed round: work in its second try has failed.
 
-        Raises what the engine raises: then it is of no more use.
+        Raises the engine's exception: then the engine cannot be used any more.
         """
         with self._changed:
             lost = list(self._running.values())

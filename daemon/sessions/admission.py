@@ -4,11 +4,10 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Literal
 from urllib.parse import parse_qs, parse_qsl, urlsplit
-from weakref import WeakSet
 
 from websockets.asyncio.server import ServerConnection
 from websockets.http11 import Request
@@ -49,12 +48,16 @@ class Refusal:
     reply: Reply
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Guest:
-    """Who was let in: the label of the token, and what is spoken."""
+    """A client that was let in: the label of its token, and what is spoken.
+
+    returning: let in, full or not, to resume a session, and did not start one.
+    """
 
     label: str
     dialect: Dialect
+    returning: bool = False
 
 
 def authenticate(
@@ -86,7 +89,7 @@ def unauthorised() -> Reply:
     )
 
 
-def check_capacity(
+def capacity_refusal(
     health: Health, config: Config, *, of_token: int, returning: bool
 ) -> Refusal | None:
     """Why there is no room now, if so.
@@ -99,12 +102,12 @@ def check_capacity(
         return Refusal("warming_up", _busy(text, {STATUS_HEADER: "warming_up"}))
     if health.status != "ok":
         return Refusal(health.status, _busy(f"captiond is {health.status}\n"))
-    return None if returning else _no_room(health, config, of_token)
+    return None if returning else _session_refusal(health, config, of_token)
 
 
-def _no_room(health: Health, config: Config, of_token: int) -> Refusal | None:
+def _session_refusal(health: Health, config: Config, of_token: int) -> Refusal | None:
     if health.late:
-        text = f"captiond is overloaded: finals are {health.facts.wait:.0f} s late\n"
+        text = f"captiond is overloaded: finals are {health.stats.wait:.0f} s late\n"
         return Refusal("lag", _busy(text))
     if health.full:
         return Refusal("full", _busy(f"all {config.max_sessions} sessions are taken\n"))
@@ -125,22 +128,20 @@ def _busy(text: str, headers: Mapping[str, str] = NOTHING) -> Reply:
 class Admission:
     """The websockets that take up a session, and whether there is room for another.
 
-    config, tokens: those in force; a reload replaces them.
+    config: the one in force. tokens: likewise; a reload replaces them.
     """
 
     def __init__(
         self,
-        config: Config,
+        config: Callable[[], Config],
         tokens: Tokens,
         registry: SessionRegistry,
         metrics: Metrics,
         health: Callable[[], Health],
     ) -> None:
-        self.config = config
+        self._config = config
         self.tokens = tokens
         self.admitted: dict[object, Guest] = {}  # by connection
-        # Those of them that were let in, full or not, to resume a session.
-        self._returning: WeakSet[ServerConnection] = WeakSet()
         self._registry = registry
         self._metrics = metrics
         self._health = health
@@ -148,14 +149,19 @@ class Admission:
     @property
     def full(self) -> bool:
         """Whether no session is free: finals that a transcript awaits are still to be decoded."""
-        return len(self.admitted) + self._registry.finishing >= self.config.max_sessions
+        return self._fills(len(self.admitted))
 
     def knows(self, request: Request) -> bool:
         """Whether the request has a token, where there are tokens."""
         return self.tokens.label(request) is not None
 
-    def identify(self, request: Request, offer: Offer = NATIVE) -> Refusal | str:
-        """The label of the client's token, or why it may not ask, as `authenticate` says."""
+    @property
+    def config(self) -> Config:
+        """The one in force."""
+        return self._config()
+
+    def authenticate(self, request: Request, offer: Offer = NATIVE) -> Refusal | str:
+        """The label of the client's token, or why it may not ask."""
         return authenticate(request, self.tokens, self.config.allowed_origins, offer)
 
     def converse(self, request: Request, label: str, offer: Offer) -> Refusal | Guest:
@@ -165,7 +171,7 @@ class Admission:
             query=parse_qsl(urlsplit(request.path).query, keep_blank_values=True),
             headers={name.lower(): value for name, value in request.headers.raw_items()},
             time=time.time(),
-            settings=self.config.settings,
+            settings=self.config.streaming_settings,
         )
         try:
             return Guest(label, offer.dialect(opening))
@@ -182,9 +188,8 @@ class Admission:
         # The task that opens this connection ends with it, also if it never comes to the handler.
         task = asyncio.current_task()
         assert task is not None
+        guest.returning = returning
         self.admitted[socket] = guest
-        if returning:
-            self._returning.add(socket)
         task.add_done_callback(lambda _: self.leave(socket))
         return None
 
@@ -192,26 +197,35 @@ class Admission:
         """The connection has ended."""
         self.admitted.pop(socket, None)
 
-    def check_capacity(self, label: str, *, returning: bool = False) -> Refusal | None:
-        """Why there is no room now for a client whose token is called `label`, if so."""
-        taken = sum(guest.label == label for guest in self.admitted.values())
-        return check_capacity(self._health(), self.config, of_token=taken, returning=returning)
+    def check_capacity(
+        self, label: str, *, returning: bool = False, besides: object = None
+    ) -> Refusal | None:
+        """Why there is no room now for a client whose token is called `label`, if so.
 
-    def no_room(self, socket: ServerConnection) -> str:
+        besides: a connection whose place is not counted.
+        """
+        others = [one for socket, one in self.admitted.items() if socket is not besides]
+        health = replace(self._health(), full=self._fills(len(others)))
+        of_token = sum(one.label == label for one in others)
+        return capacity_refusal(health, self.config, of_token=of_token, returning=returning)
+
+    def start_refusal(self, socket: ServerConnection) -> str:
         """Why a connection may not start a session; empty if it may.
 
         One that was let in to resume has not been asked: there may be no room for another session.
         """
-        if socket not in self._returning:
+        client = self.admitted[socket]
+        if not client.returning:
             return ""
-        guest = self.admitted.pop(socket)  # the room is for itself
-        refusal = self.check_capacity(guest.label)
-        self.admitted[socket] = guest
+        refusal = self.check_capacity(client.label, besides=socket)  # the room is for itself
         if refusal is None:
-            self._returning.discard(socket)
+            client.returning = False
             return ""
         self._metrics.refused.labels(refusal.reason).inc()
         return str(refusal.reply.body).strip()
+
+    def _fills(self, taken: int) -> bool:
+        return taken + self._registry.finishing >= self.config.max_sessions
 
     def _returns(self, request: Request, label: str) -> bool:
         """Whether the client says that it comes back to a session of its own."""

@@ -1,7 +1,6 @@
 """One client's connection: frames in, messages out, and the limits that hold on the wire.
 
-The session knows what may be asked of it; here nothing waits for anything but the socket, and for time
-where a client sends faster than it may.
+The session knows what may be asked of it; this waits only for the socket and for the rate limit.
 
 What a client may get wrong, and what follows:
 
@@ -44,7 +43,7 @@ ACKNOWLEDGE_EVERY = 1.0  # seconds between two `heard` messages
 class Connection:
     """Serves one websocket from its opening to its end.
 
-    guest: what it was let in as. no_room: why it may not start a session now; empty if it may.
+    guest: the client that was let in. start_refusal: why it may not start a session now; empty if it may.
     """
 
     def __init__(
@@ -54,7 +53,7 @@ class Connection:
         service: Service,
         registry: SessionRegistry,
         *,
-        no_room: Callable[[], str],
+        start_refusal: Callable[[], str],
     ) -> None:
         self._socket = socket
         self._dialect = guest.dialect
@@ -71,7 +70,7 @@ class Connection:
         self._acknowledged = self._loop.time()
         self._rate = RateLimit(self._config.max_audio_rate)
         self.handler = FrameHandler(
-            self, guest.dialect, guest.label, service, registry, no_room, self._excused
+            self, guest.dialect, guest.label, service, registry, start_refusal, self._excused
         )
 
     async def run(self) -> None:
@@ -95,8 +94,10 @@ class Connection:
             writer.cancel()
             watcher.cancel()
             await asyncio.wait([writer, watcher])
-            self._leave()
-            self._done.set()
+            try:
+                self._leave()
+            finally:
+                self._done.set()
 
     def shut_down(self) -> None:
         """End the session as if the client had said stop: pending finals are still delivered."""

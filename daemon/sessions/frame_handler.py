@@ -18,7 +18,7 @@ MOST_ERRORS = 10  # a client that gets this many things wrong will not get bette
 class FrameHandler:
     """One client's, which speaks `dialect` and whose token is called `label`.
 
-    no_room: why it may not start a session now; empty if it may. session: once it has started or
+    start_refusal: why it may not start a session now; empty if it may. session: once it has started or
     resumed one. excused: whether the client may well have sent what has not been read.
     """
 
@@ -29,7 +29,7 @@ class FrameHandler:
         label: str,
         service: Service,
         registry: SessionRegistry,
-        no_room: Callable[[], str],
+        start_refusal: Callable[[], str],
         excused: Callable[[], bool],
     ) -> None:
         self.session: LiveSession | None = None
@@ -38,7 +38,7 @@ class FrameHandler:
         self._label = label
         self._service = service
         self._registry = registry
-        self._no_room = no_room
+        self._start_refusal = start_refusal
         self._errors = 0
         self.counts = service.metrics.of_dialect(dialect.name)
         self.deadlines = Deadlines(
@@ -66,7 +66,7 @@ class FrameHandler:
             match action:
                 case Start():
                     self._expect_no_session()
-                    if reason := self._no_room():
+                    if reason := self._start_refusal():
                         self.shut_down(busy(reason))
                         return
                     self._serve(
@@ -92,9 +92,9 @@ class FrameHandler:
                     assert_never(action)
 
     def audio(self, frame: bytes) -> Iterator[None]:
-        """Hear a frame, step by step. What was refused asks for no second step.
+        """Process a frame, step by step. What was refused asks for no second step.
 
-        A frame that has been taken is heard to its end, whoever has gone: it counts as received.
+        A frame that was taken is processed whole, even if the client has gone: it counts as received.
         """
         with self._refusals():
             self._started(Event.AUDIO).feed(frame)

@@ -62,7 +62,7 @@ class Recipient(Protocol):
 
 
 class LagReporter:
-    """Tells the client that `recipient` returns, if any, what `Lateness` has to say, when it is due."""
+    """Tells the client that `recipient` returns, if any, what `LagMonitor` has to say, when it is due."""
 
     def __init__(self, recipient: Callable[[], Recipient | None], *, sheds_partials: bool) -> None:
         self._recipient = recipient

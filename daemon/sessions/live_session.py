@@ -24,23 +24,9 @@ from daemon.sessions.lag import LagReporter
 from daemon.sessions.replay_log import ReplayLog
 from daemon.sessions.transcripts import Transcript, Transcripts
 from model.engine.requests import Failure
+from streaming import protocol
 from streaming.dialects.dialect import Told
-from streaming.lifecycle import Event, State
-from streaming.protocol import (
-    SAMPLE_BYTES,
-    SAMPLE_RATE,
-    Closed,
-    Error,
-    Final,
-    Flushed,
-    Limits,
-    Partial,
-    ProtocolError,
-    Ready,
-    ServerMessage,
-    Speech,
-    Start,
-)
+from streaming.lifecycle import State
 from streaming.session import Output, Session
 from streaming.settings import Settings
 from streaming.utterance import Decode
@@ -59,14 +45,14 @@ class Service:
     metrics: Metrics
     transcripts: Transcripts | None
 
-    def check(self, start: Start) -> None:
+    def check(self, start: protocol.Start) -> None:
         """Raises ProtocolError where the engine cannot do what `start` asks."""
         try:
             request_builder.check(start, self.engine)
         except ValueError as error:
-            raise ProtocolError("bad_request", str(error)) from None
+            raise protocol.ProtocolError("bad_request", str(error)) from None
 
-    def transcript(self, name: str, label: str, start: Start) -> Transcript | None:
+    def transcript(self, name: str, label: str, start: protocol.Start) -> Transcript | None:
         """A new one for the session `name`, where transcripts are wanted."""
         if self.transcripts is None:
             return None
@@ -99,14 +85,14 @@ class LiveSession:
 
     on_closed: told once, when the session is closed. Raises ProtocolError as `Service.check` does.
 
-    stream: its audio and its captions. history: what a client that comes back may have missed.
-    client: who is told what the session says, if anyone. heard_bytes: of the audio, as the client
-    counts it; bytes_per_second: of its format. farewell: how its connection will be closed.
+    stream: its audio and its captions. replay_log: what a client that comes back may have missed.
+    client: who is told what the session says, if anyone. acknowledged_bytes: of the audio, as the client
+    counts it; bytes_per_second: of its format. close_reason: how its connection will be closed.
     opened: on the loop's clock, in seconds. outcome: how the session ended, for the log.
     """
 
     def __init__(
-        self, name: str, label: str, start: Start, service: Service, on_closed: "OnClosed"
+        self, name: str, label: str, start: protocol.Start, service: Service, on_closed: "OnClosed"
     ) -> None:
         service.check(start)
         self.name = name
@@ -119,12 +105,12 @@ class LiveSession:
         self.close_reason = NORMAL
         self.outcome = ""
         self._resumed = False
-        self.bytes_per_second = start.rate * start.channels * SAMPLE_BYTES[start.encoding]
+        self.bytes_per_second = start.rate * start.channels * protocol.SAMPLE_BYTES[start.encoding]
         self._service = service
         self._on_closed = on_closed
         self.opened = asyncio.get_running_loop().time()
         self.stream = Session(start, service.settings)
-        self._closed: Closed | None = None
+        self._closed: protocol.Closed | None = None
         self._accounted = 0  # samples told to the metrics
         self.replay_log = ReplayLog(kept=keeps)
         self.lag = LagReporter(
@@ -137,7 +123,7 @@ class LiveSession:
     @property
     def state(self) -> State:
         """Where it is in its life."""
-        return self.stream.lifecycle.state
+        return self.stream.state
 
     @property
     def listens(self) -> bool:
@@ -151,7 +137,7 @@ class LiveSession:
         """
         missed = self.replay_log.after(finals)
         if self.state.is_awaited:
-            self.stream.lifecycle.step(Event.RESUMED)
+            self.stream.attach()
             self._resumed = True
             self._service.metrics.resumed.inc()
         self.client = client
@@ -165,22 +151,22 @@ class LiveSession:
     def detach(self) -> None:
         """The connection was lost; the client is awaited back."""
         self.client = None
-        self.stream.lifecycle.step(Event.LOST)
+        self.stream.detach()
 
     def feed(self, data: bytes) -> None:
-        """Take a frame and hear its beginning. Raises ProtocolError as `Session.feed` does."""
+        """Take a frame and process its beginning. Raises ProtocolError as `Session.feed` does."""
         if self.state is State.OPEN:
             self.acknowledged_bytes += len(data)
         self._follow(partial(self.stream.feed, data))
 
     def process(self) -> None:
-        """Hear on in what was fed."""
+        """Go on with what was fed."""
         self._follow(self.stream.process)
 
     def flush(self) -> None:
         """End the open utterance. Raises ProtocolError as `Session.flush` does.
 
-        A client that came back may not know that the stop behind its flush was heard.
+        A resumed client may repeat a flush that preceded its stop; it is ignored.
         """
         if not (self._resumed and self.state is State.DRAINING):
             self._follow(self.stream.flush)
@@ -190,10 +176,9 @@ class LiveSession:
         self._follow(self.stream.stop)
 
     def shut_down(self, close_reason: CloseReason) -> None:
-        """Finish what was spoken, then end as `farewell` says."""
-        if not self.state.is_finished:
-            self.close_reason = close_reason
-            self._follow(partial(self.stream.stop, Event.SHUT_DOWN))
+        """Finish what was spoken, then end as `close_reason` says. Only for one that `listens`."""
+        self.close_reason = close_reason
+        self._follow(self.stream.shut_down)
 
     def expire(self, outcome: str) -> None:
         """No client is awaited any more; what was spoken still belongs into a transcript."""
@@ -202,16 +187,18 @@ class LiveSession:
             return
         self.client = None
         self.outcome = outcome
-        self._follow(partial(self.stream.stop, Event.EXPIRED))
+        self._follow(self.stream.expire)
+        if self.state.is_finished and self.state is not State.CLOSED:  # a fault on the way
+            self.drop(outcome)
 
     def drop(self, outcome: str) -> None:
         """Give up all that is pending, for good."""
         self.client = None
         self.outcome = outcome
         if not self.state.is_finished:
-            self.stream.lifecycle.step(Event.ABORTED)
+            self.stream.abort()
         if self.state is not State.CLOSED:
-            self.stream.lifecycle.step(Event.EXPIRED)
+            self.stream.expire()
         self._release()
 
     def _release(self) -> None:
@@ -231,17 +218,17 @@ class LiveSession:
         try:
             for output in step():
                 self._carry_out(output)
-        except ProtocolError:
+        except protocol.ProtocolError:
             raise
         except Exception:
             logger.exception("session %s: fault", self.name, extra={"session": self.name})
             if not self.state.is_finished:
                 self.close_reason = INTERNAL
-                self.stream.lifecycle.step(Event.ABORTED)
+                self.stream.abort()
                 self._finish()
         # What seemed to be sound may turn out to be a header.
         received = max(self.stream.received, self._accounted)
-        self._service.metrics.audio.inc((received - self._accounted) / SAMPLE_RATE)
+        self._service.metrics.audio.inc((received - self._accounted) / protocol.SAMPLE_RATE)
         self._accounted = received
         if self.client is not None:
             self.client.changed()
@@ -250,27 +237,27 @@ class LiveSession:
         match output:
             case Decode():
                 self._dispatcher.submit(output)
-            case Closed():
+            case protocol.Closed():
                 self._finish(output)
-            case Final():
+            case protocol.Final():
                 self._service.metrics.final(output)
                 if self._transcript is not None:
                     self._transcript.final(output)
                 self._tell(output)
-            case Speech() | Flushed() | Error():
+            case protocol.Speech() | protocol.Flushed() | protocol.Error():
                 self._tell(output)
-            case Partial():
+            case protocol.Partial():
                 if self.client is not None:
                     self.client.tell(output)
             case _:
                 assert_never(output)
 
-    def _tell(self, message: ServerMessage) -> None:
+    def _tell(self, message: protocol.ServerMessage) -> None:
         self.replay_log.add(message)
         if self.client is not None:
             self.client.tell(message)
 
-    def _finish(self, closed: Closed | None = None) -> None:
+    def _finish(self, closed: protocol.Closed | None = None) -> None:
         """Tell the last messages."""
         if self.close_reason.error is not None:
             self._tell(self.close_reason.error)
@@ -296,13 +283,13 @@ class LiveSession:
 OnClosed = Callable[[LiveSession], None]
 
 
-def ready(live_session: LiveSession, service: Service, settings: Settings) -> Ready:
+def ready(live_session: LiveSession, service: Service, settings: Settings) -> protocol.Ready:
     """The message that answers a start or a resume; `settings` are the session's own."""
-    return Ready(
+    return protocol.Ready(
         session=live_session.name,
         model=service.engine.name,
         drafter=service.engine.drafter,
-        limits=Limits(
+        limits=protocol.Limits(
             frame_bytes=live_session.config.max_frame_bytes,
             utterance_seconds=settings.cap_ms / 1000,
             buffered_seconds=live_session.config.max_buffered_seconds,

@@ -55,7 +55,7 @@ class SessionRegistry:
         return sum(session.state is State.UNATTENDED for session in self)
 
     def open(self, start: Start, label: str, service: Service, client: Client) -> LiveSession:
-        """Begin a session. Raises ProtocolError as `Seat` does."""
+        """Begin a session. Raises ProtocolError as `LiveSession` does."""
         session = LiveSession(secrets.token_hex(4), label, start, service, self._remove)
         while len(self) - self.finishing >= service.config.max_sessions and self.waiting:
             # A client that loses connections all the time pushes out nobody else's session.
@@ -142,7 +142,7 @@ class SessionRegistry:
         session.expire(how)
 
     def _remove(self, session: LiveSession) -> None:
-        """The session is closed: its one line in the log."""
+        """Delete the closed session, wake `clear`, and write its one line in the log."""
         del self._sessions[session.name]
         if (timer := self._expiries.pop(session.name, None)) is not None:
             timer.cancel()

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 class StreamConnection:
     """Serves one stream from its opening to its end.
 
-    dialect: what is spoken. no_room: why no session may start now; empty if it may. began, ended: told of
+    dialect: what is spoken. start_refusal: why no session may start now; empty if it may. began, ended: told of
     each session.
     """
 
@@ -37,7 +37,7 @@ class StreamConnection:
         service: Service,
         registry: SessionRegistry,
         *,
-        no_room: Callable[[], str],
+        start_refusal: Callable[[], str],
         ended: Callable[[], None],
     ) -> None:
         self._reader = reader
@@ -45,7 +45,7 @@ class StreamConnection:
         self._dialect = dialect
         self._service = service
         self._registry = registry
-        self._no_room = no_room
+        self._start_refusal = start_refusal
         self._ended = ended
         self._may_read = asyncio.Event()
         self._may_read.set()
@@ -143,7 +143,7 @@ class StreamConnection:
             self._dialect.name,
             self._service,
             self._registry,
-            self._no_room,
+            self._start_refusal,
             lambda: not self._may_read.is_set(),
         )
 

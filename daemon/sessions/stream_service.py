@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from daemon.config import Config
 from daemon.net.announcement import announced
-from daemon.net.listener import STRANGERS
+from daemon.net.listener import SPARE_CONNECTIONS
 from daemon.net.stream_server import StreamServer
 from daemon.sessions.admission import Admission, Guest
 from daemon.sessions.live_session import Service
@@ -41,7 +41,7 @@ class StreamService:
         self._announcement = AsyncExitStack()
         self.server: StreamServer | None = None
         if config.wyoming:
-            most = config.max_sessions + STRANGERS
+            most = config.max_sessions + SPARE_CONNECTIONS
             self.server = StreamServer(config.wyoming, self._handle, most)
 
     async def open(self) -> None:
@@ -63,10 +63,9 @@ class StreamService:
             connection.shut_down()
         await self._announcement.aclose()
 
-    def drop(self) -> None:
-        """End what is left."""
-        if self.server is not None:
-            self.server.drop()
+    def drop(self) -> int:
+        """End what is left; how many connections that is."""
+        return 0 if self.server is None else self.server.drop()
 
     async def wait_closed(self) -> None:
         """Until the last connection has ended."""
@@ -88,7 +87,7 @@ class StreamService:
             dialect,
             service,
             self._registry,
-            no_room=lambda: self._take_place(connection, dialect),
+            start_refusal=lambda: self._take_place(connection, dialect),
             ended=lambda: self._admission.leave(connection),
         )
         self._connections.add(connection)

@@ -194,7 +194,7 @@ class Transcript:
                 files[kind] = _File(self._home.folder / f"{self._stem}{part}{kind}")
                 undo.callback(files[kind].remove)
             for kind, form in self._subtitles.items():
-                files[kind].append(form.opening.encode())
+                files[kind].append(form.header.encode())
             undo.pop_all()
         self._end_part()
         self._files = files

@@ -125,11 +125,7 @@ class Benchmark:
     def _plain_engine(self, precision: Precision) -> EngineUnderTest:
         slots, plan = max(self.plan.batches), self.plan
         return EngineUnderTest.plain(
-            self.checkpoint,
-            device=plan.device,
-            slots=slots,
-            block=plan.block,
-            precision=precision,
+            self.checkpoint, device=plan.device, slots=slots, block=plan.block, precision=precision
         )
 
     @cached_property

@@ -15,6 +15,7 @@ from model.checkpoints.load import Checkpoint
 from model.drafting.interface import Proposer
 from model.drafting.previous_text import PreviousText
 from model.engine.engine import Engine
+from model.engine.offline import transcribe
 from model.engine.requests import Request, RequestOutput
 from model.engine.warm_up import capture
 from model.whisper.mel import LogMel
@@ -77,7 +78,7 @@ class Captiond:
             for request, clip in zip(requests, clips, strict=True):
                 self.engine_under_test.proposers[request] = self.proposer(clip)
         try:
-            return self.engine_under_test.engine.transcribe(requests)
+            return transcribe(self.engine_under_test.engine, requests)
         except ValueError as error:
             names = ", ".join(clip.name for clip in clips)
             raise BenchError(f"{self.name} cannot decode one of {names}: {error}") from None

@@ -18,7 +18,7 @@ class SimulatedDrafter:
         self._random = random.Random(seed)  # noqa: S311  (no secret depends on it)
         self._done = 0
 
-    def emit(self, tokens: Sequence[int]) -> None:
+    def observe(self, tokens: Sequence[int]) -> None:
         """Count the emitted tokens; they are those of the reference."""
         self._done += len(tokens)
 

@@ -167,6 +167,10 @@ def _number(value: float | None, digits: int = 2) -> str:
     return "" if value is None else f"{value:.{digits}f}"
 
 
+def _numbers(values: Iterable[float | None]) -> list[str]:
+    return [_number(value) for value in values]
+
+
 def _percent(value: float | None) -> str:
     return "" if value is None else f"{100 * value:.2f}"
 
@@ -250,52 +254,25 @@ def _share(figures: Figures) -> list[str]:
 
 
 def _passes(figures: Figures) -> list[str]:
-    encode, target, draft = (figures[f"{name}_ms"] for name in ("encode", "target", "draft"))
-    counts = list(target[0]["tokens"])
-    batches = list(draft[0]["rows"])
+    encode, target, head, draft = (
+        figures[f"{n}_ms"] for n in ("encode", "target", "head", "draft")
+    )
+    parts = ("mel", "encoder", "cross")
+    before = ([_number(row["window_s"], 0), *_numbers(row[p] for p in parts)] for row in encode)
+    passes = (
+        [str(row["rows"]), *_numbers([*row["tokens"].values(), row["nine_to_one"]])]
+        for row in target
+    )
+    drafts = ([str(row["vocabulary"]), *_numbers(row["rows"].values())] for row in draft)
     return [
         "Before the first token, one clip, ms:",
-        _table(
-            ("window (s)", "log-mel", "encoder", "cross-attention set-up"),
-            (
-                [
-                    _number(row["window_s"], 0),
-                    *(_number(row[key]) for key in ("mel", "encoder", "cross")),
-                ]
-                for row in encode
-            ),
-        ),
+        _table(("window (s)", "log-mel", "encoder", "cross-attention set-up"), before),
         "Target passes, ms, by rows and by new tokens in each:",
-        _table(
-            ("rows", *counts, "9 to 1"),
-            (
-                [
-                    str(row["rows"]),
-                    *(_number(ms) for ms in row["tokens"].values()),
-                    _number(row["nine_to_one"]),
-                ]
-                for row in target
-            ),
-        ),
-        *_heads(figures),
-        "Draft passes (two layers, eight candidates, untrained), ms, by rows:",
-        _table(
-            ("vocabulary", *batches),
-            (
-                [str(row["vocabulary"]), *(_number(ms) for ms in row["rows"].values())]
-                for row in draft
-            ),
-        ),
-    ]
-
-
-def _heads(figures: Figures) -> list[str]:
-    times = figures.get("head_ms")  # older results have none
-    if times is None:
-        return []
-    return [
+        _table(("rows", *target[0]["tokens"], "9 to 1"), passes),
         "Of these the output head, one row, ms, by new tokens:",
-        _table(tuple(times), [[_number(ms) for ms in times.values()]]),
+        _table(tuple(head), [_numbers(head.values())]),
+        "Draft passes (two layers, eight candidates, untrained), ms, by rows:",
+        _table(("vocabulary", *draft[0]["rows"]), drafts),
     ]
 
 

@@ -23,10 +23,7 @@ def as_transformers(checkpoint: Checkpoint) -> WhisperForConditionalGeneration:
     )
     if tokens.languages:
         generation.lang_to_id = {f"<|{code}|>": n for code, n in tokens.languages.items()}
-        generation.task_to_id = {
-            "transcribe": tokens.transcribe,
-            "translate": tokens.translate,
-        }
+        generation.task_to_id = {"transcribe": tokens.transcribe, "translate": tokens.translate}
     model.generation_config = generation
     return model.eval().requires_grad_(requires_grad=False)
 

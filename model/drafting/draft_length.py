@@ -1,24 +1,24 @@
-"""How many candidates a round should have: what pays by recent experience.
+"""Draft length: how many candidates a round has, by recent acceptance and measured times.
 
-A block of k candidates pays when the tokens it is expected to emit, for the time that drafting and
-verifying it takes, beat one token for a plain pass. Times are measured at start-up on the machine at
-hand; acceptance is learned position by position while decoding. Pure arithmetic: no clock here.
+A block of k candidates pays when its expected tokens per second, drafting and verifying included,
+exceed those of a plain pass. Times are measured at start-up on the machine at hand; acceptance is
+learned position by position while decoding. Pure arithmetic without a clock.
 """
 
 from collections.abc import Mapping, Sequence
 
-_MEMORY = 0.98  # weight of the past: about the last fifty rounds count
-_HOPE = 32.0  # proposals' worth of belief in the acceptance that the drafter was shipped with
-# Of a plain pass: what tries of a block that does not pay may cost a round on average.
-_LOSS = 0.025
+_DECAY = 0.98  # weight of the past: about the last fifty rounds count
+_PRIOR = 32.0  # proposals that the acceptance shipped with the drafter counts for
+# Share of a plain pass that probes of a block that does not pay may cost a round on average.
+_PROBE_COST = 0.025
 
 
 class DraftLength:
-    """Chooses k for each number of rows.
+    """Chooses k for each batch size.
 
-    verify: seconds of a target pass, by rows and by k, k = 0 included. draft: seconds that drafting
-    takes, by rows and by k. acceptance: expected share of accepted candidates at each position,
-    given that all before were accepted: what was measured when the drafter was trained.
+    verify: seconds of a target pass, by rows and by k, k = 0 included. draft: seconds of drafting, by
+    rows and by k. acceptance: expected share of accepted candidates at each position, given that all
+    before were accepted, as measured when the drafter was trained.
     """
 
     def __init__(
@@ -29,8 +29,8 @@ class DraftLength:
     ) -> None:
         self._verify = verify
         self._draft = draft
-        self._reached = [_HOPE] * len(acceptance)
-        self._kept = [_HOPE * share for share in acceptance]
+        self._judged = [_PRIOR] * len(acceptance)
+        self._kept = [_PRIOR * share for share in acceptance]
         self._since_probe = 0
 
     def choose(self, rows: int) -> int:
@@ -41,31 +41,31 @@ class DraftLength:
         if best:
             self._since_probe = 0
             return best
-        # The least block, to learn whether the drafter has got better at what is being said.
+        # A probe: the smallest block, to learn whether acceptance has risen.
         least = min(k for k in times if k)
         plain = self._seconds(rows, 0)
         self._since_probe += 1
-        if self._since_probe * _LOSS * plain < self._seconds(rows, least) - plain:
+        if self._since_probe * _PROBE_COST * plain < self._seconds(rows, least) - plain:
             return 0
         self._since_probe = 0
         return least
 
     def learn(self, proposed: int, accepted: int) -> None:
-        """Take one row's outcome of one drafted round."""
+        """Learn from one sequence's outcome of one drafted round."""
         for position in range(min(proposed, accepted + 1)):
-            self._reached[position] = self._reached[position] * _MEMORY + 1.0
+            self._judged[position] = self._judged[position] * _DECAY + 1.0
             kept = 1.0 if position < accepted else 0.0
-            self._kept[position] = self._kept[position] * _MEMORY + kept
+            self._kept[position] = self._kept[position] * _DECAY + kept
 
     def _measured(self, rows: int) -> int:
-        """The least number of rows measured that is not below these."""
+        """The smallest measured batch size that is not below `rows`."""
         return min(measured for measured in self._verify if measured >= rows)
 
     def _tokens(self, k: int) -> float:
-        """Expected tokens of a round: one of the target's own, and the accepted prefix."""
+        """Expected tokens of a round: the accepted prefix, and one of the target's own."""
         tokens, alive = 1.0, 1.0
-        for kept, reached in zip(self._kept[:k], self._reached[:k], strict=True):
-            alive *= kept / reached
+        for kept, judged in zip(self._kept[:k], self._judged[:k], strict=True):
+            alive *= kept / judged
             tokens += alive
         return tokens
 

@@ -28,7 +28,7 @@ AUTO, NONE = "auto", "none"  # names of drafters besides those of files
 BUNDLED = Path(__file__).parent.with_name("drafters")
 
 _LEVELS = 127  # of int8, on either side of zero
-_STORED_NAMES = {"aux_layers": "taps"}
+_STORED_NAMES = {"aux_layers": "taps", "prompt_len": "opening"}  # ours: those in files
 _SCALES = ".scales"  # suffix of a matrix's name
 
 
@@ -99,8 +99,15 @@ def save_network(
 
 
 def stored_fields(record: Any) -> dict[str, Any]:
-    """The fields of a dataclass under their names in files, where `aux_layers` are "taps"."""
-    return {_STORED_NAMES.get(name, name): value for name, value in asdict(record).items()}
+    """The fields of a dataclass, or of a mapping, under their names in files."""
+    fields = record if isinstance(record, Mapping) else asdict(record)
+    return {_STORED_NAMES.get(name, name): value for name, value in fields.items()}
+
+
+def read_fields(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The inverse of `stored_fields`: what a file has, under the names of today."""
+    ours = {stored: name for name, stored in _STORED_NAMES.items()}
+    return {ours.get(name, name): value for name, value in stored.items()}
 
 
 def read_metadata(path: Path) -> dict[str, str]:
@@ -194,8 +201,8 @@ def _check(
 
 
 def _architecture(metadata: Mapping[str, str]) -> NetworkArchitecture:
-    fields = json.loads(metadata["architecture"])
-    block, aux_layers, ids = int(fields["block"]), tuple(fields["taps"]), fields["vocabulary"]
+    fields = read_fields(json.loads(metadata["architecture"]))
+    block, aux_layers, ids = int(fields["block"]), tuple(fields["aux_layers"]), fields["vocabulary"]
     vocabulary = None if ids is None else tuple(ids)
     match metadata["kind"]:
         case "parallel":

@@ -1,6 +1,6 @@
-"""What the engine asks of whoever proposes tokens: a text's proposer on the host, a drafter on the device.
+"""Interfaces of what proposes tokens: a proposer of texts on the host, a drafter on the device.
 
-Nothing that is proposed can change a transcript, only how many target passes it takes.
+A proposal cannot change a transcript, only the number of its target passes.
 """
 
 from collections.abc import Sequence
@@ -12,25 +12,25 @@ from model.whisper.slots import Slots
 
 
 class Proposer(Protocol):
-    """Proposes a text, verified as point masses. It belongs to one request; no tensors here."""
+    """Proposes a text, verified as point masses. It belongs to one request and uses no tensors."""
 
-    def emit(self, tokens: Sequence[int]) -> None:
-        """Take what the target has emitted since the last call."""
+    def observe(self, tokens: Sequence[int]) -> None:
+        """Take the tokens that the target has emitted since the last call."""
         ...
 
     def propose(self, limit: int) -> list[int]:
-        """At most `limit` tokens that may come next; none where it has nothing to say."""
+        """At most `limit` tokens that may come next; an empty list is no proposal."""
         ...
 
 
 class Choose(Protocol):
-    """Takes what a drafter says of some candidates, and names them."""
+    """Chooses candidates by a drafter's logits."""
 
     def __call__(self, logits: Tensor, ids: Tensor | None, at: int) -> Tensor:
         """Tokens [rows, n] int64 of candidates at … at + n - 1.
 
-        logits: [rows, n, vocabulary], with the token rules applied; ids: int64 [vocabulary], the
-        tokens that they are of, where those are not all.
+        logits: [rows, n, vocabulary], with the token rules applied; ids: int64 [vocabulary], the token
+        of each column; None where the columns are all tokens.
         """
         ...
 
@@ -40,7 +40,7 @@ class Drafter(Protocol):
 
     @property
     def aux_layers(self) -> tuple[int, ...]:
-        """Decoder blocks whose outputs it wants, ascending."""
+        """Decoder blocks whose outputs it reads, ascending."""
         ...
 
     @property
@@ -49,22 +49,23 @@ class Drafter(Protocol):
         ...
 
     def encode(self, states: Tensor, first: int) -> None:
-        """Take encoder states [rows, m, width] over speech, of the slots from `first` on."""
+        """Take encoder states [rows, m, width] that hold audio, of the slots from `first` on."""
         ...
 
     def remember(self, features: Tensor, tokens: Tensor, positions: Tensor, first: int) -> None:
-        """Take what a pass made of tokens [rows, n] at absolute positions [rows, n].
+        """Take a pass's features of tokens [rows, n] at absolute positions [rows, n].
 
-        features: the taps, [rows, n, taps * width]. Some of the tokens may be rejected yet.
+        features: the auxiliary layers' outputs, [rows, n, layers * width]. Some of the tokens may
+        still be rejected.
         """
         ...
 
     def draft(
         self, slots: Slots, rows: int, count: int, kv_len: int, encoder_len: int, choose: Choose
     ) -> None:
-        """Have `choose` name `count` candidates of slots 0 … rows - 1, in order, one or more at once.
+        """Have `choose` choose `count` candidates of slots 0 … rows - 1, in order, one or more at once.
 
-        reach, heard: static bounds; of the positions of anchors and of candidates that are wanted,
-        and of `slots.spoken`.
+        kv_len, encoder_len: static bounds; of the positions of anchors and candidates, and of the
+        encoder states that hold audio.
         """
         ...

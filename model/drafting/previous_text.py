@@ -1,4 +1,4 @@
-"""A known text as draft: its tokens are verified as point masses. No tensors here."""
+"""A known text as draft: its tokens are verified as point masses. It uses no tensors."""
 
 from collections.abc import Sequence
 
@@ -6,31 +6,31 @@ import numpy as np
 
 
 class PreviousText:
-    """A whole text as draft: mostly the hypothesis before. Satisfies `model.drafting.interface.Proposer`.
+    """Proposes a known text, mostly the hypothesis before. A `model.drafting.interface.Proposer`.
 
-    After each emitted token the draft is aligned anew: the place to go on from is where the edit
-    distance between the transcript so far and the draft's beginning is least; of equals the one
-    nearest to as many tokens as were emitted. While the two agree that is simply the next token.
+    Each emitted token aligns the draft anew: proposals continue from the place at which the edit
+    distance between the transcript so far and the draft's beginning is least; among equals, from the
+    place nearest to the number of tokens emitted. While the two agree that is the next token.
 
-    One miss is a repaired word. A draft that fits nowhere says nothing for 1, 3, 7 … rounds after
-    the next misses: it must not slow its row down.
+    One miss is a corrected word. After the next misses the proposer pauses for 1, 3, 7 … rounds: a
+    draft that fits nowhere must not slow its sequence down.
     """
 
     def __init__(self, draft: Sequence[int]) -> None:
         self._draft = np.asarray(draft, np.int64)
         self._steps = np.arange(len(draft) + 1)
-        # Edit distance of the transcript so far to each beginning of the draft.
+        # [draft + 1], the edit distance of the transcript so far to each beginning of the draft.
         self._distances = self._steps.copy()
         self._emitted = 0
-        self._said: list[int] = []  # proposed since
-        self._misses = self._rest = 0
+        self._proposed: list[int] = []  # since the last `observe`
+        self._misses = self._pause = 0
 
-    def emit(self, tokens: Sequence[int]) -> None:
-        """One row of the edit distance's table for each token."""
-        if self._said:
-            self._misses = 0 if tokens[0] == self._said[0] else self._misses + 1
-            self._rest = 2 ** max(self._misses - 1, 0) - 1
-            self._said = []
+    def observe(self, tokens: Sequence[int]) -> None:
+        """Add a row to the edit distance's table for each token."""
+        if self._proposed:
+            self._misses = 0 if tokens[0] == self._proposed[0] else self._misses + 1
+            self._pause = 2 ** max(self._misses - 1, 0) - 1
+            self._proposed = []
         for token in tokens:
             before = self._distances
             row = before + 1  # the token is an insertion
@@ -40,11 +40,11 @@ class PreviousText:
             self._emitted += 1
 
     def propose(self, limit: int) -> list[int]:
-        """The draft from the best-aligned place on."""
-        if self._rest:
-            self._rest -= 1
+        """At most `limit` tokens of the draft, from the best-aligned place on."""
+        if self._pause:
+            self._pause -= 1
             return []
         best = np.flatnonzero(self._distances == self._distances.min())
         place = int(best[np.abs(best - self._emitted).argmin()])
-        self._said = [int(token) for token in self._draft[place : place + limit]]
-        return self._said
+        self._proposed = [int(token) for token in self._draft[place : place + limit]]
+        return self._proposed

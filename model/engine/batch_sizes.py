@@ -1,7 +1,7 @@
-"""The sizes in which batches are computed. Pure arithmetic: no tensors here.
+"""Batch sizes and padded lengths. Pure arithmetic without tensors.
 
-Graphs need few shapes: with static shapes batches are padded to buckets and attention looks at whole
-buffers; otherwise everything has the size it has.
+Graphs need few shapes: with static shapes batches are padded to buckets and attention covers whole
+buffers; otherwise nothing is padded.
 """
 
 from collections.abc import Sequence
@@ -12,21 +12,21 @@ from model.whisper.mel import SAMPLE_RATE, SAMPLES_PER_STATE
 
 BUCKETS = (1, 2, 4, 8, 16, 32, 64, 96)  # batch sizes with static shapes
 STAGED = 8  # rows prefilled at once with static shapes
-PROMPTS = (8, 240)  # tokens of a prompt with static shapes: without and with text of the client's
-TEXTS = (0, 64, 224)  # tokens of a text verified behind it
+PROMPTS = (8, 240)  # prompt tokens with static shapes: without and with text from the client
+TEXTS = (0, 64, 224)  # draft tokens verified behind the prompt
 
-# A fitted window ends this long after the audio: with less, Whisper loops (3 of 50 test-other
-# utterances at 2 or 3 s, none at 5 s). Windows are rounded up to a multiple of it.
+# A fitted window has this much silence behind the audio: with less, Whisper loops (3 of 50 test-other
+# utterances at 2 or 3 s, none at 5 s). Windows are multiples of it.
 WINDOW_STEP = 5 * SAMPLE_RATE // SAMPLES_PER_STATE  # encoder states
-KV_STEP = 64  # cached positions: attention looks at a multiple of this many
+KV_STEP = 64  # cached positions: attention covers a multiple of this
 
 
 @dataclass(frozen=True, slots=True)
 class BatchSizes:
-    """static: whether shapes are few. window: encoder states of 30 s. positions: cached ones of a slot.
+    """static: whether shapes are few. window: encoder states of 30 s. positions: cached, in a slot.
 
-    whole: whether attention looks at all encoder states, as with static shapes and in int8, where
-    their number orders its sums.
+    whole: whether attention covers all encoder states: with static shapes, and in int8, where their
+    number orders its sums.
     """
 
     static: bool
@@ -35,7 +35,7 @@ class BatchSizes:
     whole: bool
 
     def states(self, request: Request) -> int:
-        """Encoder states that the request is decoded with."""
+        """The encoder states with which the request is decoded."""
         if not request.fitted_window:
             return self.window
         audio = -(-len(request.audio) // SAMPLES_PER_STATE)
@@ -46,28 +46,28 @@ class BatchSizes:
         return ceiling(rows, BUCKETS) if self.static else rows
 
     def fitting(self, rows: int) -> int:
-        """At most `rows`: as many as can be computed without those behind them."""
+        """The largest batch of at most `rows` that needs no padding."""
         return max(b for b in BUCKETS if b <= rows) if self.static else rows
 
     def prompt(self, longest: int) -> int:
-        """Tokens that prompts of at most `longest` are padded to."""
+        """The padded length of prompts of at most `longest` tokens."""
         return ceiling(longest, PROMPTS) if self.static else longest
 
     def text(self, longest: int) -> int:
-        """Tokens that texts of at most `longest` are padded to."""
+        """The padded length of draft tokens, at most `longest`."""
         return ceiling(longest, TEXTS) if self.static else longest
 
     def kv_len(self, longest: int) -> int:
-        """Cached positions that attention looks at: `longest`, rounded up."""
+        """The cached positions that attention covers: `longest`, rounded up."""
         if self.static:
             return self.positions
         return min(-(-longest // KV_STEP) * KV_STEP, self.positions)
 
     def encoder_len(self, states: int) -> int:
-        """Encoder states that attention looks at, of which `states` are valid."""
+        """The encoder states that attention covers, of which `states` are valid."""
         return self.window if self.whole else states
 
 
 def ceiling(number: int, steps: Sequence[int]) -> int:
-    """The least of the ascending `steps` that is not below `number`."""
+    """The smallest of the ascending `steps` that is not below `number`."""
     return next(step for step in steps if step >= number)

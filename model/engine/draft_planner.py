@@ -1,6 +1,6 @@
-"""What every row proposes in a round, and what its outcome teaches about the next ones.
+"""Draft planning: what every sequence proposes in a round, and what the planner learns of the outcome.
 
-A row's own text comes first, then the drafter, with as many candidates as pay.
+A sequence's own text comes first, then the drafter, with as many candidates as pay.
 """
 
 from collections.abc import Callable
@@ -19,15 +19,15 @@ ProposerFactory = Callable[[Request], Proposer | None]
 
 
 def previous_text(request: Request) -> Proposer | None:
-    """Reuse of the request's `previous` tokens, if it has some."""
+    """A proposer of the request's `draft_tokens`, if it has any."""
     return PreviousText(request.draft_tokens) if request.draft_tokens else None
 
 
 class DraftPlanner:
-    """Decides for `runner`'s rows.
+    """Plans the proposals of `runner`'s sequences.
 
     proposer: makes a request's own proposer, or none. drafter: the runner's, as it was trained.
-    pace: chooses how many candidates it is asked for; without one it is always the whole block.
+    draft_length: chooses how many candidates the drafter proposes; None takes the whole block.
     """
 
     def __init__(
@@ -40,46 +40,47 @@ class DraftPlanner:
 
     @property
     def drafter(self) -> str | None:
-        """Its name; None where there is none, or it was given up."""
+        """The drafter's name; None where there is none, or memory ran out for it."""
         if self._trained is None or self._runner.drafter is None:
             return None
         return self._trained.name
 
     def measure(self, slots: int, measure: Measure) -> None:
-        """Choose from now on by what passes take on this machine, where there is a drafter."""
+        """Choose draft lengths by the pass times of this machine, where there is a drafter."""
         if self._trained is not None and self._runner.drafter is not None:
             acceptance = self._trained.acceptance
             self.draft_length = measured_draft_length(self._runner, slots, acceptance, measure)
 
-    def begin(self, row: Sequence) -> Proposal:
-        """What `row`, whose opening is fixed, proposes for its prefill."""
-        # Where a drafter draws for a sampled row, its text must follow from its seed alone: not from
-        # what was said of the utterance before.
-        if not row.sampled or self._runner.drafter is None:
-            row.follow(self.proposer(row.request))
-        return row.propose(row.max_new_tokens)
+    def begin(self, sequence: Sequence) -> Proposal:
+        """The proposal of `sequence`, which has its prompt tokens, for its prefill."""
+        # A sampled sequence's text must follow from its seed alone where a drafter draws for it, not from
+        # the hypothesis before.
+        if not sequence.sampled or self._runner.drafter is None:
+            sequence.set_proposer(self.proposer(sequence.request))
+        return sequence.propose(sequence.max_new_tokens)
 
-    def propose(self, rows: list[Sequence]) -> list[Proposal]:
-        """For one round: texts, and the drafter's candidates for the rows that have none.
+    def propose(self, sequences: list[Sequence]) -> list[Proposal]:
+        """The proposals of one round: texts, and the drafter's candidates for sequences without a text.
 
-        What a sampled row draws follows from its blocks, so that theirs never change.
+        A sampled sequence always takes the whole block: its draws depend on it.
         """
         block = self._runner.block
-        proposals = [row.propose(block) for row in rows]
+        proposals = [sequence.propose(block) for sequence in sequences]
         if self._runner.drafter is None:
             return proposals
         k = block
         if self.draft_length is not None and any(
-            not p.text and not row.sampled for row, p in zip(rows, proposals, strict=True)
+            not p.text and not sequence.sampled
+            for sequence, p in zip(sequences, proposals, strict=True)
         ):
-            k = self.draft_length.choose(len(rows))
+            k = self.draft_length.choose(len(sequences))
         return [
-            p if p.text else row.draft(block if row.sampled else k)
-            for row, p in zip(rows, proposals, strict=True)
+            p if p.text else sequence.draft(block if sequence.sampled else k)
+            for sequence, p in zip(sequences, proposals, strict=True)
         ]
 
-    def learn(self, row: Sequence, proposal: Proposal, output: RoundOutput) -> None:
-        """Take the outcome of one row's proposal."""
-        if proposal.drafted and self.draft_length is not None and not row.sampled:
-            # What lies behind an accepted end was never judged.
+    def learn(self, sequence: Sequence, proposal: Proposal, output: RoundOutput) -> None:
+        """Learn the acceptance from one sequence's outcome."""
+        if proposal.drafted and self.draft_length is not None and not sequence.sampled:
+            # Candidates behind an accepted end of transcript were never judged.
             self.draft_length.learn(min(proposal.drafted, len(output.tokens)), output.accepted)

@@ -1,8 +1,8 @@
-"""What a transcript's own figures say against it: loops, and the signs by which Whisper tells failure.
+"""Transcripts that failed: loops, and Whisper's thresholds for decoding again at a higher temperature.
 
-Pure functions of tokens, texts and numbers: nothing is decoded here. The thresholds and the ladder of
-temperatures are those of Whisper's reference implementation (openai/whisper, transcribe.py); the cut of
-a loop is ours: the reference notices one only when the context is full.
+Pure functions of tokens, texts and numbers. The thresholds and the temperatures are those of Whisper's
+reference implementation (openai/whisper, transcribe.py). The cut of a loop is captiond's: the reference
+notices one only when the context is full.
 """
 
 import zlib
@@ -11,14 +11,8 @@ from collections.abc import Sequence
 MOST_COMPRESSION = 2.4  # UTF-8 bytes to deflated bytes; above it a text repeats itself
 LEAST_LOGPROB = -1.0  # mean natural log-probability of the tokens
 SILENCE = 0.6  # no-speech probability from which a doubtful text is taken for silence
-DOUBTED = -0.7  # log-probability of a token that may well become another one: 1 in 2
-FALLBACK_TEMPERATURES = (
-    0.2,
-    0.4,
-    0.6,
-    0.8,
-    1.0,
-)  # temperatures to try after a greedy transcript that failed
+DOUBTED = -0.7  # log-probability below which a later hypothesis may well have another token: 1 in 2
+FALLBACK_TEMPERATURES = (0.2, 0.4, 0.6, 0.8, 1.0)  # tried after a greedy transcript that failed
 
 # A loop is cut when its copies are this many, and cover so many tokens: "no" said thirty times in a row
 # survives, and so does a refrain of three lines.
@@ -33,23 +27,23 @@ def compression_ratio(text: str) -> float:
 
 
 def is_silence(no_speech: float, mean_logprob: float) -> bool:
-    """Whether the reference would take the transcript for what silence made the model say."""
+    """Whether the reference takes the transcript for one of silence."""
     return no_speech > SILENCE and mean_logprob < LEAST_LOGPROB
 
 
 def is_repetitive(text: str) -> bool:
-    """Whether the reference would take the transcript for one that repeats itself."""
+    """Whether the reference finds that the transcript repeats itself."""
     return compression_ratio(text) > MOST_COMPRESSION
 
 
 def failed(text: str, mean_logprob: float, no_speech: float) -> bool:
-    """Whether the reference would decode again, at a higher temperature."""
+    """Whether the reference decodes again, at a higher temperature."""
     doubtful = mean_logprob < LEAST_LOGPROB or is_repetitive(text)
     return doubtful and not is_silence(no_speech, mean_logprob)
 
 
 def repetition_start(tokens: Sequence[int]) -> int | None:
-    """Where the second copy begins, if `tokens` end in a loop; else None.
+    """The index at which a loop's second copy begins, if `tokens` end in a loop; else None.
 
     A loop: at least COPIES copies of one sequence, COVERED tokens or more in all, and nothing behind
     them but the beginning of one more copy.
@@ -65,7 +59,7 @@ def repetition_start(tokens: Sequence[int]) -> int | None:
 
 
 def _first_copy(tokens: Sequence[int], period: int) -> int:
-    """Where the stretch of `period` that ends with the last token begins."""
+    """The index at which the periodic tail of `tokens` begins."""
     start = len(tokens) - period
     while start > 0 and tokens[start - 1] == tokens[start - 1 + period]:
         start -= 1

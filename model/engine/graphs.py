@@ -3,7 +3,7 @@
 On CUDA each combination of shapes and constants is captured once, largest first, from one memory
 pool, and replayed from then on: one launch instead of hundreds. Anywhere else, or with
 CAPTIOND_EAGER=1 in the environment, the same functions are called directly.
-What may be captured reads nothing to the host and has no shapes that depend on data.
+A phase to capture reads nothing back to the host and has no shape that depends on data.
 """
 
 import os
@@ -19,14 +19,14 @@ _WARM_UPS = 2  # runs before capture, in which libraries choose kernels and allo
 
 @dataclass(frozen=True, slots=True)
 class PhaseInputs:
-    """What a phase is called with: tensors, and constants that are part of the graph's shape."""
+    """A phase's inputs: tensors, and constants that are part of the graph's shape."""
 
     def tensors(self) -> dict[str, Tensor]:
         """The fields that a replay copies, by name."""
         return {name: value for name, value in self._values() if isinstance(value, Tensor)}
 
     def shape(self) -> tuple[object, ...]:
-        """What a graph is captured for: shapes and dtypes of tensors, and the constants."""
+        """A graph's key: the shapes and dtypes of tensors, and the constants."""
         return tuple(
             (name, value.shape, value.dtype) if isinstance(value, Tensor) else (name, value)
             for name, value in self._values()
@@ -48,11 +48,11 @@ class _Captured:
 
 
 class Graphs:
-    """The captured phases of one engine. Its tensors are static: read a result before the next call.
+    """The captured phases of one engine. Their tensors are static: read a result before the next call.
 
     Calls are direct at first. Between `begin` and `seal` each new combination of shapes and constants
-    is captured, which runs the phase three times: on slots that hold nothing. From then on known
-    combinations are replayed, and an unknown one is an error that says what to warm up.
+    is captured, which runs the phase three times, so the slots must be empty. From then on known
+    combinations are replayed; an unknown one raises RuntimeError, which names the shape to warm up.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -66,13 +66,13 @@ class Graphs:
         return len(self._captured)
 
     def begin(self) -> None:
-        """Capture what is called from now on, where that is possible."""
+        """Capture the calls from now on, where the device can."""
         if self._possible:
             self._pool = torch.cuda.graph_pool_handle()
             self._stage = "capturing"
 
     def seal(self) -> None:
-        """Capture nothing more: every combination that will be used has been seen."""
+        """Capture nothing more: warm-up has called every combination."""
         if self._possible:
             self._stage = "sealed"
 

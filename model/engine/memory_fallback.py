@@ -1,6 +1,6 @@
-"""What an engine gives up, step by step, when the device's memory runs out.
+"""Fallback for exhausted device memory: smaller batches, then no drafter, at last a failed request.
 
-First the size of batches, then the drafter; last of all a request. What runs goes on.
+Running sequences go on in each case.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,14 +12,14 @@ from model.engine.requests import Failure, Request
 from model.engine.runner import Runner
 from model.engine.sequence import Sequence
 
-B = TypeVar("B")  # a batch that was computed
+B = TypeVar("B")  # a computed batch
 T = TypeVar("T")
 
 
 class MemoryFallback:
-    """Runs batches, and retries them with less.
+    """Runs batches, and retries them with less memory.
 
-    slots: how many rows a round may have, and the engine may hold. It falls.
+    slots: most sequences of a round, and of the engine. It falls, and never rises.
     """
 
     def __init__(self, runner: Runner, slots: int) -> None:
@@ -27,39 +27,38 @@ class MemoryFallback:
         self._runner = runner
 
     def prefill(
-        self, requests: list[Request], rows: list[Sequence], run: Callable[[list[Request]], B]
+        self, requests: list[Request], sequences: list[Sequence], run: Callable[[list[Request]], B]
     ) -> Iterator[B | Failure]:
-        """Prefill `requests`; when memory runs out first in halves, then without the drafter.
+        """Prefill `requests`; when memory runs out, in halves, then without the drafter.
 
-        run: prefills some of them. Its batch must be added to the running `rows` before the next
-        one is asked for. A request that does not fit alone is a Failure; then nothing is added any
-        more.
+        run: prefills some of them. The caller adds its batch to the running `sequences` before it takes
+        the next one. A request that does not fit alone is a Failure; `slots` falls to what runs.
         """
         batch = _attempt(run, requests)
         if batch is not None:
             yield batch
         elif len(requests) > 1:
             half = len(requests) // 2
-            yield from self.prefill(requests[:half], rows, run)
-            yield from self.prefill(requests[half:], rows, run)
+            yield from self.prefill(requests[:half], sequences, run)
+            yield from self.prefill(requests[half:], sequences, run)
         elif self._runner.give_up_drafter():
-            yield from self.prefill(requests, rows, run)
+            yield from self.prefill(requests, sequences, run)
         else:
-            self.slots = self._runner.sizes.fitting(max(len(rows), 1))
+            self.slots = self._runner.sizes.fitting(max(len(sequences), 1))
             yield _failure(requests[0])
 
-    def round(self, rows: list[Sequence], run: Callable[[list[Sequence]], B]) -> B | Failure:
-        """Run a round; when memory runs out, of half the rows from now on, then without the drafter.
+    def round(self, sequences: list[Sequence], run: Callable[[list[Sequence]], B]) -> B | Failure:
+        """Run a round; when memory runs out, with half the slots from now on, then without the drafter.
 
-        Rows behind the first `slots` wait until others have finished: nothing is lost. A first row
-        that does not fit alone is a Failure.
+        Sequences behind the first `slots` wait until others have finished. A first sequence that does
+        not fit alone is a Failure.
         """
-        while (batch := _attempt(run, rows[: self.slots])) is None:
-            count = min(self.slots, len(rows))
+        while (batch := _attempt(run, sequences[: self.slots])) is None:
+            count = min(self.slots, len(sequences))
             if count > 1:
                 self.slots = self._runner.sizes.fitting(count // 2)
             elif not self._runner.give_up_drafter():
-                return _failure(rows[0].request)
+                return _failure(sequences[0].request)
         return batch
 
 
@@ -68,7 +67,7 @@ def _failure(request: Request) -> Failure:
 
 
 def _attempt(run: Callable[[list[T]], B], items: list[T]) -> B | None:
-    """None when memory runs out: behind the exception the memory of what failed is free again."""
+    """The batch; None when memory runs out. The caught exception frees the failed batch's memory."""
     try:
         return run(items)
     except torch.OutOfMemoryError:

@@ -2,7 +2,7 @@
 
 Every phase works on a run of neighbouring slots, reads and writes the buffers of `Slots`, has
 shapes that follow from its inputs' shapes and constants alone, and reads nothing back to the
-host: so each can be captured as a graph. Which utterance sits in which slot is the engine's affair.
+host: so each can be captured as a graph. The engine knows which sequence is in which slot.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class EncodeInputs(PhaseInputs):
 
 @dataclass(frozen=True, slots=True)
 class DetectInputs(PhaseInputs):
-    """Slots first … last - 1. encoder_len: encoder states that attention looks at."""
+    """Slots first … last - 1. encoder_len: encoder states that attention covers."""
 
     first: int
     last: int
@@ -50,7 +50,7 @@ class PrefillInputs(PhaseInputs):
 
     tokens: [rows, n] int64, each prompt, its candidates, padding. prompt_lens: [rows]. starts:
     [rows], where the start token stands. candidates: [rows, k], of which counts [rows] count.
-    kv_len, encoder_len: cached positions and encoder states that attention looks at. sampled:
+    kv_len, encoder_len: cached positions and encoder states that attention covers. sampled:
     whether any temperature is above 0.
     """
 
@@ -81,8 +81,8 @@ class VerifyInputs(PhaseInputs):
     """Candidates of slots 0 … rows - 1.
 
     candidates: [rows, k] int64, texts from the host, filled up with ends; where drafted [rows] is
-    true, the drafter's first k stand in their place. counts: [rows], how many are proposed. The
-    rest as for a prefill.
+    true, the drafter's first k take their place. counts: [rows], how many are proposed. The rest as
+    for a prefill.
     """
 
     candidates: Tensor
@@ -95,7 +95,7 @@ class VerifyInputs(PhaseInputs):
 
 @dataclass(frozen=True, slots=True)
 class Drafted:
-    """What the drafter proposed last: tokens [slots, block], distribution [slots, block, vocabulary]."""
+    """The drafter's last proposals: tokens [slots, block], distribution [slots, block, vocabulary]."""
 
     tokens: Tensor
     distribution: Tensor
@@ -103,7 +103,7 @@ class Drafted:
 
 @dataclass(frozen=True, slots=True)
 class _Proposed:
-    """Candidates as acceptance sees them; drafted [rows], distribution [rows, k, vocabulary]."""
+    """Candidates for acceptance; drafted [rows], distribution [rows, k, vocabulary]."""
 
     candidates: Tensor
     counts: Tensor
@@ -125,7 +125,7 @@ class Phases:
         self._eot, self._sot, self._no_speech = tokens.eot, tokens.sot, tokens.no_speech
         self._bias = tokens.bias(first=False).to(device)
         self._first_bias = tokens.bias(first=True).to(device)
-        self._joint_bias = tokens.continuing().to(device)  # behind what is given
+        self._prefix_bias = tokens.continuing().to(device)  # for the first token behind a prefix
         self._languages = torch.tensor(list(tokens.languages.values()), device=device)
         shape = (len(slots.lengths), 0 if drafter is None else drafter.block)
         self.drafted = Drafted(
@@ -134,7 +134,7 @@ class Phases:
         )
 
     def encode(self, inputs: EncodeInputs) -> None:
-        """Encode, and write what the decoder's and the drafter's cross-attention read of it."""
+        """Encode, and write the keys and values of the decoder's and the drafter's cross-attention."""
         states = self._whisper.encoder(inputs.mel)
         first, last = inputs.first, inputs.first + len(inputs.mel)
         self._whisper.decoder.write_cross(states, self._slots.cache.rows(first, last))
@@ -145,14 +145,14 @@ class Phases:
     def detect(self, inputs: DetectInputs) -> Tensor:
         """Logits of the languages, [rows, languages] in the token table's order.
 
-        From a pass over the start token alone, which the prefill then overwrites.
+        The pass reads the start token alone; the prefill then overwrites its cache.
         """
         start = torch.full((inputs.last - inputs.first, 1), self._sot, device=self._bias.device)
         hidden, _ = self._pass(start, inputs.first, kv_len=1, encoder_len=inputs.encoder_len)
         return self._whisper.decoder.logits(hidden[:, 0])[:, self._languages].float()
 
     def prefill(self, inputs: PrefillInputs) -> Tensor:
-        """Read prompts, and verify the texts behind them. Returns what `pack` makes, with no_speech."""
+        """Read prompts, and verify the texts behind them. Returns a tensor of `pack`, with no_speech."""
         tokens, first = inputs.tokens, inputs.first
         lengths = self._slots.lengths[first : first + len(tokens)]
         lengths.zero_()
@@ -160,10 +160,11 @@ class Phases:
         span = torch.arange(inputs.candidates.shape[1] + 1, device=tokens.device)
         last = inputs.prompt_lens - 1
         wanted = torch.cat((inputs.starts[:, None], last[:, None] + span), 1)
-        wanted = wanted.clamp(max=tokens.shape[1] - 1)  # what lies behind is no candidate
+        # Places behind the last candidate do not count.
+        wanted = wanted.clamp(max=tokens.shape[1] - 1)
         rows = torch.arange(len(tokens), device=tokens.device)[:, None]
         logits = self._whisper.decoder.logits(hidden[rows, wanted])
-        # Whisper reads the probability of silence where it would read the language.
+        # Whisper takes the probability of silence from the position that predicts the language.
         silence = logits[:, 0].float().softmax(-1)[:, self._no_speech]
         self._remember(features, tokens, first)
         lengths.copy_(last)
@@ -183,7 +184,7 @@ class Phases:
         return self._keep(best if ids is None else ids[best], at)
 
     def _sampled(self, logits: Tensor, ids: Tensor | None, at: int) -> Tensor:
-        """Each from its distribution, which acceptance will ask for; greedy where T = 0."""
+        """Draw each candidate from its distribution, which acceptance reads; greedy where T = 0."""
         rows, n, _ = logits.shape
         slots, distribution = self._slots, self.drafted.distribution
         if ids is not None:
@@ -203,7 +204,7 @@ class Phases:
         return candidates
 
     def verify(self, inputs: VerifyInputs) -> Tensor:
-        """One target pass over anchors and candidates. Returns what `pack` makes, without no_speech."""
+        """One target pass over anchors and candidates. Returns a tensor of `pack`, without no_speech."""
         rows, k = inputs.candidates.shape
         candidates, distribution = inputs.candidates, None
         if self._drafter is not None and k:
@@ -223,7 +224,7 @@ class Phases:
     ) -> tuple[Tensor, Tensor | None]:
         last = first + len(tokens)
         slots = self._slots
-        hidden: tuple[Tensor, Tensor | None] = self._whisper.decoder(
+        out: tuple[Tensor, Tensor | None] = self._whisper.decoder(
             tokens,
             slots.lengths[first:last],
             slots.states[first:last],
@@ -232,7 +233,7 @@ class Phases:
             encoder_len,
             self._aux_layers,
         )
-        return hidden
+        return out
 
     def _remember(self, features: Tensor | None, tokens: Tensor, first: int) -> None:
         if self._drafter is None or features is None:
@@ -245,14 +246,14 @@ class Phases:
     def _judge(
         self, logits: Tensor, proposed: _Proposed, first: int, *, sampled: bool
     ) -> RejectionOutput:
-        """Accept, and move the slots on: lengths, anchors, emitted."""
+        """Accept, and advance the slots: lengths, anchors, emitted."""
         slots, last = self._slots, first + len(logits)
         lengths, emitted = slots.lengths[first:last], slots.emitted[first:last]
         given = slots.forced[first:last]
-        prompt_tokens = (emitted == given)[:, None]
-        rule = torch.where((given > 0)[:, None], self._joint_bias, self._first_bias)
-        ruled = logits.add_(self._bias)  # nobody else reads them
-        ruled[:, 0] = torch.where(prompt_tokens, ruled[:, 0] + rule, ruled[:, 0])
+        is_first = (emitted == given)[:, None]  # the target's first token of the transcript
+        rule = torch.where((given > 0)[:, None], self._prefix_bias, self._first_bias)
+        ruled = logits.add_(self._bias)  # in place: nothing else reads them
+        ruled[:, 0] = torch.where(is_first, ruled[:, 0] + rule, ruled[:, 0])
         rejection = accept(
             ruled,
             proposed.candidates,
@@ -265,8 +266,8 @@ class Phases:
             draft=proposed.distribution,
             distributed=proposed.drafted,
         )
-        # The cache keeps the old anchor and what was accepted; the newest token becomes the anchor.
-        # Slots that only fill a bucket up run on; they must stay inside the buffers.
+        # The cache keeps the old anchor and the accepted tokens; the newest token becomes the anchor.
+        # Padding slots advance, too; they must stay inside the buffers.
         lengths.copy_(
             (lengths + rejection.emitted).clamp(max=self._whisper.config.max_target_positions)
         )

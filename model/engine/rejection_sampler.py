@@ -6,7 +6,7 @@ the target's own token at the first disagreement; *bonus*: its own token after a
 block. A round emits the accepted prefix and one recovered or bonus token.
 
 Random numbers are counter-based: a draw is a function of (seed, position, purpose) alone, so that
-a request gives the same text alone and in any batch.
+a request has the same text alone and in any batch.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _MASK = 0x7FFFFFFFFFFFFFFF
 
 @dataclass(frozen=True, slots=True)
 class RejectionOutput:
-    """What a round emits, per row.
+    """The tokens that a round emits, by row.
 
     tokens: [rows, k + 1] int64, of which the first `emitted` count; the rest is meaningless.
     emitted: [rows] int64, 1 … k + 1; accepted: [rows] int64, how many of them were candidates.
@@ -99,27 +99,27 @@ def accept(
     logits: [rows, k + 1, vocabulary], the target's at the anchor and the candidates, with the token
     rules applied. candidates: [rows, k] int64, of which the first counts [rows] are proposed.
     temperature: [rows]; 0 is greedy. position: [rows], of the first token in the transcript.
-    sampled: whether any temperature is above 0: a fact of the host's, which spares greedy batches
-    the softmax. draft: [rows, k, vocabulary] float32, what the candidates were drawn from, in rows
-    where `distributed` [rows] is true; elsewhere a candidate is a point mass.
+    sampled: whether any temperature is above 0; the host knows, which spares greedy batches the
+    softmax. draft: [rows, k, vocabulary] float32, the distribution that the candidates were drawn
+    from, in rows where `distributed` [rows] is true; elsewhere a candidate is a point mass.
 
     A point mass is accepted with p(x), else p without x is resampled. Both happen at once when the
-    target's own token is drawn first and compared: so text that was proposed in this way is the
-    text of plain sampling for the same seed, whatever was proposed.
+    target's own token is drawn first and compared: so the text is that of plain sampling for the
+    same seed, whatever point masses were proposed.
     """
     scores = logits.float()
     own = scores.argmax(-1)
-    slots = torch.arange(logits.shape[1], device=logits.device)
-    proposed = slots[:-1] < counts[:, None]
+    offsets = torch.arange(logits.shape[1], device=logits.device)
+    proposed = offsets[:-1] < counts[:, None]
     if not sampled:
         return _emit(scores, candidates, own, (own[:, :-1] == candidates) & proposed, eot)
-    positions = position[:, None] + slots
+    positions = position[:, None] + offsets
     p = warm_softmax(scores, temperature)
     drawn = sample(p, uniform(seed[:, None], positions, OWN))
     own = torch.where(temperature[:, None] > 0, drawn, own)
     kept = (own[:, :-1] == candidates) & proposed
     if draft is not None and distributed is not None:
-        # A drafter that fails proposes point masses: what its distribution was is not known.
+        # The candidates of a drafter with non-finite output count as point masses.
         mixed = (distributed & (temperature > 0))[:, None] & draft.isfinite().all(-1)
         p, positions = p[:, :-1], positions[:, :-1]
         at = candidates.unsqueeze(-1)
@@ -133,9 +133,9 @@ def accept(
 
 
 def _recover(p: Tensor, draft: Tensor, draw: Tensor) -> tuple[Tensor, Tensor]:
-    """Tokens [rows, k] of the distribution p - draft, and where there is one.
+    """Tokens [rows, k] of the distribution max(p - draft, 0), and where it has any weight.
 
-    Nothing is left where the two are equal: only rounding can then have rejected.
+    It has none where the two are equal: only rounding can then have rejected.
     """
     residual = (p - draft).clamp(min=0.0)
     return sample(residual, draw), residual.sum(-1) > 0
@@ -150,13 +150,13 @@ def _emit(
     kept: [rows, k], whether a candidate is accepted if all before it are.
     """
     width = own.shape[1]
-    slots = torch.arange(width, device=own.device)
+    offsets = torch.arange(width, device=own.device)
     accepted = kept.long().cumprod(1).sum(1)
-    tokens = torch.where(slots < accepted[:, None], torch.cat((candidates, own[:, -1:]), 1), own)
+    tokens = torch.where(offsets < accepted[:, None], torch.cat((candidates, own[:, -1:]), 1), own)
     # An accepted end of transcript ends without a bonus.
-    ends = ((tokens == eot) & (slots <= accepted[:, None])).long()
+    ends = ((tokens == eot) & (offsets <= accepted[:, None])).long()
     first_end = torch.where(ends.any(1), ends.argmax(1), width)
     emitted = torch.minimum(accepted + 1, first_end + 1)
-    # Half the time of logsumexp, for so wide a row.
+    # log_softmax takes half the time of logsumexp for so wide a row.
     logprobs = scores.log_softmax(-1).gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
     return RejectionOutput(tokens, emitted, torch.minimum(accepted, emitted), logprobs)

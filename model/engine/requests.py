@@ -11,7 +11,7 @@ from model.engine.fallback import compression_ratio, is_repetitive, is_silence
 from model.whisper.alignment import WordTiming
 from model.whisper.mel import SAMPLE_RATE
 
-SURE = 0.5  # probability from which a detected language is believed against the one expected
+HINT_BELOW = 0.5  # probability from which a detected language replaces the hint
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,18 +23,18 @@ class Request:
     prompt: text that came before; the last 223 tokens of it count, as in Whisper.
     temperature: 0 is greedy; above 0 samples from the target's distribution, reproducibly by seed.
     fitted_window: encode the audio and 5 s of silence instead of Whisper's full 30 s.
-    previous: tokens of an earlier hypothesis of the same utterance: a draft, which costs nothing
-        but passes when it is wrong.
-    prefix: words that the transcript begins with, whatever the target would say: promised before. Its
-        first 223 tokens count.
-    expected: a language that is taken where detection is not sure of another (SURE).
-    guarded: a transcript that goes round in circles is cut (model/engine/fallback.py); texts that do not are
-        those of plain decoding.
-    ladder: temperatures to try one after another while the transcript fails by Whisper's thresholds;
-        for greedy requests.
-    words: whether the times of words are wanted.
-    budget: tokens that the target may add at most, the end of transcript included; None: as many as
-        Whisper's, half the context.
+    draft_tokens: those of an earlier hypothesis of the same utterance. A wrong one costs passes and
+        changes no text.
+    prefix: words that the transcript begins with, whatever the target would say; the client was
+        promised them. Its first 223 tokens count.
+    language_hint: the language to take where detection is not sure of another one (HINT_BELOW).
+    stop_on_repetition: cut a transcript that ends in a loop (model/engine/fallback.py); all other
+        texts are those of plain decoding.
+    fallback_temperatures: those to try one after another while the transcript fails by Whisper's
+        thresholds; for greedy requests.
+    words: whether the output has the times of words.
+    max_new_tokens: most tokens that the target may add, the end of transcript included; None is
+        Whisper's limit, half the context.
     """
 
     audio: NDArray[np.float32]
@@ -57,15 +57,17 @@ class Request:
 class RequestOutput:
     """What the target says of an utterance.
 
-    tokens: as emitted, the end of transcript included when it was reached; of a loop one copy alone.
-        The request's prefix comes first, where there is one.
-    certain: characters of `text` before the first token that the target itself doubted (model/engine/fallback.py).
+    tokens: as emitted, the end of transcript included when it was reached; one copy of a loop. The
+        request's prefix comes first.
+    certain: characters of `text` before the first token that the target doubted (DOUBTED in
+        model/engine/fallback.py).
     language_probability: among the languages asked for; None when the language was given.
     no_speech: probability of silence after the start token. mean_logprob: natural, over the tokens
         that the target chose, a loop's cut copies included.
-    rounds: target passes after prefill; proposed, accepted, reused: drafted tokens. Of all attempts.
-    temperature: at which this transcript was decoded. looped: whether it is what is left of a loop.
-    timed: its words, where they were asked for.
+    rounds: target passes after prefill, of all attempts; proposed, accepted: draft tokens, of all
+        attempts; reused: accepted tokens that came from a text.
+    temperature: at which this transcript was decoded. looped: whether a loop was cut from it.
+    timed: its words; None where the request asked for none, or memory ran out.
     """
 
     request: Request
@@ -91,12 +93,12 @@ class RequestOutput:
 
     @property
     def silent(self) -> bool:
-        """Whether Whisper would take the text for what silence made the model say."""
+        """Whether Whisper's reference takes the audio for silence, by these figures."""
         return is_silence(self.no_speech, self.mean_logprob)
 
     @property
     def repetitive(self) -> bool:
-        """Whether it is what is left of a loop, or Whisper would say that it repeats itself."""
+        """Whether a loop was cut from the text, or Whisper's reference finds that it repeats itself."""
         return self.looped or is_repetitive(self.text)
 
 
@@ -127,11 +129,11 @@ def check(
         raise ValueError(f"the model {model} knows English only and cannot translate")
     _check_temperatures(request)
     if request.max_new_tokens is not None and request.max_new_tokens < 1:
-        raise ValueError(f"a budget is 1 token or more, not {request.max_new_tokens}")
+        raise ValueError(f"max_new_tokens is 1 or more, not {request.max_new_tokens}")
     if not -(2**63) <= request.seed < 2**63:
         raise ValueError("seed is a 64-bit integer")
     if not all(0 <= token < vocabulary for token in request.draft_tokens):
-        raise ValueError(f"previous tokens are ids below {vocabulary}")
+        raise ValueError(f"draft tokens are ids below {vocabulary}")
     _check_content(request, most_samples)
 
 
@@ -139,9 +141,9 @@ def _check_temperatures(request: Request) -> None:
     if not 0.0 <= request.temperature <= 2.0:  # NaN fails, too
         raise ValueError(f"temperature lies in 0 … 2, not {request.temperature}")
     if not all(0.0 < temperature <= 2.0 for temperature in request.fallback_temperatures):
-        raise ValueError("the temperatures of a ladder lie in 0 … 2, without 0")
+        raise ValueError("fallback temperatures lie in 0 … 2, without 0")
     if request.fallback_temperatures and request.temperature:
-        raise ValueError("a ladder begins at temperature 0")
+        raise ValueError("fallback begins at temperature 0")
 
 
 def _check_content(request: Request, most_samples: int) -> None:
@@ -169,7 +171,7 @@ def check_languages(asked: Collection[str], known: Collection[str], model: str) 
 
 
 def as_tuple(language: str | Sequence[str] | None) -> tuple[str, ...]:
-    """The languages asked for, each once; none means any."""
+    """The languages asked for, each once; an empty tuple allows any."""
     if language is None:
         return ()
     return (language,) if isinstance(language, str) else tuple(dict.fromkeys(language))

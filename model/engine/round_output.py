@@ -1,8 +1,8 @@
-"""What a target pass said of each sequence: packed on the device, unpacked on the host.
+"""A target pass's output for each sequence: packed on the device, unpacked on the host.
 
-One float64 tensor makes one device-to-host read of a pass. Its columns, for k candidates: k + 1
+One float64 tensor needs one device-to-host copy for a pass. Its columns, for k candidates: k + 1
 tokens, k + 1 log-probabilities, how many tokens were emitted, how many of those were candidates, and
-behind a prefill the probability of silence. float64 holds every token id exactly.
+after a prefill the probability of silence. float64 holds every token id exactly.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from model.engine.rejection_sampler import RejectionOutput
 
 @dataclass(frozen=True, slots=True)
 class RoundOutput:
-    """What one pass emitted for one sequence.
+    """The tokens that one pass emitted for one sequence.
 
     tokens: at least one. logprobs: of each, natural, at temperature 1. accepted: how many of the
     tokens were candidates. no_speech: probability of silence; None but after a prefill.
@@ -28,7 +28,7 @@ class RoundOutput:
 
 
 def pack(rejection: RejectionOutput, no_speech: Tensor | None = None) -> Tensor:
-    """As above, [rows, 2 * (k + 1) + 2] float64, or one column more with no_speech [rows]."""
+    """Tokens, log-probabilities, emitted, accepted: [rows, 2 * (k + 1) + 2] float64; no_speech [rows] adds one."""
     counts = torch.stack((rejection.emitted, rejection.accepted), 1)
     columns = [rejection.tokens.double(), rejection.logprobs.double(), counts.double()]
     if no_speech is not None:
@@ -37,7 +37,7 @@ def pack(rejection: RejectionOutput, no_speech: Tensor | None = None) -> Tensor:
 
 
 def unpack(packed: Tensor, count: int, *, prefill: bool) -> list[RoundOutput]:
-    """The outputs of the first `count` rows of what `pack` made. prefill: whether with no_speech."""
+    """The outputs of the first `count` rows of `packed`. prefill: whether it has no_speech."""
     k = (packed.shape[1] - prefill) // 2 - 2  # candidates
     outputs = []
     rows: list[list[float]] = packed.tolist()

@@ -1,7 +1,8 @@
-"""Rows in, what the target says of them out: the bridge from the host's lists to the phases' tensors.
+"""The runner: from sequences to the phases' tensors, and from those to typed outputs.
 
-Knows batches and graphs. With static shapes batches are padded, and new rows are prefilled behind
-the slots and moved to theirs. Which row proposes what, and what becomes of it, is not decided here.
+Knows batches and graphs. With static shapes batches are padded, and new sequences are prefilled behind
+the slots and then moved to their own. The planner decides what a sequence proposes, the engine what
+becomes of it.
 """
 
 from itertools import chain
@@ -15,7 +16,6 @@ from model.drafting.drafter_files import SlotSide, TrainedDrafter
 from model.drafting.parallel import audio_states
 from model.engine.batch_sizes import STAGED, BatchSizes
 from model.engine.graphs import Graphs
-from model.engine.language_detection import detected_language
 from model.engine.phases import (
     DetectInputs,
     DraftInputs,
@@ -66,7 +66,8 @@ class Runner:
         )
         self.graphs = Graphs(device)
         self._device = device
-        self._stage = self.sizes.bucket(slots)  # where new rows are prefilled with static shapes
+        # Where new sequences are prefilled with static shapes.
+        self._stage = self.sizes.bucket(slots)
         room = self._stage + (STAGED if static else 0)
         self.state = Slots.allocate(self.whisper, room, self.block)
         self.drafter: SlotSide | None = None
@@ -76,86 +77,93 @@ class Runner:
         self._mel = LogMel(config.num_mel_bins).to(device)
         self.phases = Phases(self.whisper, self.tokens, self.state, self.drafter)
 
-    def encode(self, rows: list[Sequence], slot: int, states: int) -> None:
-        """Encode the audio of `rows`, which share a window and take the slots from `slot` on.
+    def encode(self, sequences: list[Sequence], slot: int, states: int) -> Tensor | None:
+        """Encode the audio of `sequences`, which share a window and take the slots from `slot` on.
 
-        Fills in each row's language and opening.
+        Logits of the languages, [sequences, languages] on the host, where a sequence has no language.
         """
-        first = self._stage if self.sizes.static else slot
-        batch = self._filled(rows)
-        mel = self._mel([row.request.audio for row in batch], states)
+        first = self._first(slot)
+        batch = self._filled(sequences)
+        mel = self._mel([sequence.request.audio for sequence in batch], states)
         audio_lens = self._audio_lens(batch)
-        self.state.reset(
-            first, audio_lens, [row.seed for row in batch], [row.temperature for row in batch]
-        )
+        temperatures = [sequence.temperature for sequence in batch]
+        self.state.reset(first, audio_lens, [one.seed for one in batch], temperatures)
         inputs = EncodeInputs(
             mel.to(self.whisper.decoder.positions.dtype),
             first=first,
             audio_len=states if self.sizes.static else max(audio_lens),
         )
         self.graphs.call(self.phases.encode, inputs)
-        self._detect_languages(batch, first, states)
-        for row in rows:
-            row.open(self.tokens, self.context)
-        self.state.begin(first, [len(row.prefix) for row in rows])
+        if all(sequence.language is not None for sequence in sequences):
+            return None
+        detect = DetectInputs(first, first + len(batch), self.sizes.encoder_len(states))
+        return self.graphs.call(self.phases.detect, detect).cpu()[: len(sequences)]
 
-    def open(
-        self, rows: list[Sequence], proposals: list[Proposal], slot: int, states: int
+    def begin(self, slot: int, prefix_lens: list[int]) -> None:
+        """Begin transcripts with prefixes of so many tokens, in the slots from `slot` on."""
+        self.state.begin(self._first(slot), prefix_lens)
+
+    def prefill(
+        self, sequences: list[Sequence], proposals: list[Proposal], slot: int, states: int
     ) -> list[RoundOutput]:
-        """Read the openings of rows just heard, and verify the texts proposed behind them."""
-        first = self._stage if self.sizes.static else slot
-        batch, texts = self._filled(rows), self._filled([p.text for p in proposals])
-        prompt = self.sizes.prompt(max(len(row.prompt_tokens) for row in batch))
+        """Read the prompt tokens of encoded sequences, and verify the texts proposed behind them."""
+        first = self._first(slot)
+        batch, texts = self._filled(sequences), self._filled([p.text for p in proposals])
+        prompt = self.sizes.prompt(max(len(sequence.prompt_tokens) for sequence in batch))
         text = self.sizes.text(max(map(len, texts)))
-        # Wide enough for the longest text behind the longest opening; padding, too, has positions.
+        # The longest text fits behind the longest prompt; padding, too, takes positions.
         width = min(prompt + text, self.sizes.positions)
-        blocks = [row.prompt_tokens + tokens for row, tokens in zip(batch, texts, strict=True)]
+        blocks = [one.prompt_tokens + tokens for one, tokens in zip(batch, texts, strict=True)]
         inputs = PrefillInputs(
             tokens=self._padded(blocks, width),
-            prompt_lens=self._tensor([len(row.prompt_tokens) for row in batch]),
-            starts=self._tensor([row.prompt_tokens.index(self.tokens.sot) for row in batch]),
+            prompt_lens=self._tensor([len(sequence.prompt_tokens) for sequence in batch]),
+            starts=self._tensor([one.prompt_tokens.index(self.tokens.sot) for one in batch]),
             candidates=self._padded(texts, text),
             counts=self._tensor([len(tokens) for tokens in texts]),
             first=first,
             kv_len=self.sizes.kv_len(width),
             encoder_len=self.sizes.encoder_len(states),
-            sampled=any(row.sampled for row in batch),
+            sampled=any(sequence.sampled for sequence in batch),
         )
         packed = self.graphs.call(self.phases.prefill, inputs)
-        outputs = unpack(packed, len(rows), prefill=True)
+        outputs = unpack(packed, len(sequences), prefill=True)
         if self.sizes.static:
-            for index in range(len(rows)):
-                # As far as openings and texts reach; how much of those is kept is not known yet.
+            for index in range(len(sequences)):
+                # Whole prompts and texts: the host does not know yet how much of a text is kept.
                 self._move(first + index, slot + index, width, states)
         return outputs
 
-    def round(self, rows: list[Sequence], proposals: list[Proposal]) -> list[RoundOutput]:
-        """One target pass over the rows in slots 0, 1, 2 …, the drafter's pass before it."""
-        static, count = self.sizes.static, self.sizes.bucket(len(rows))
-        sampled = any(row.sampled for row in rows)
-        longest = max(row.position + p.count for row, p in zip(rows, proposals, strict=True)) + 1
-        kv_len = self.sizes.kv_len(longest)
+    def round(self, sequences: list[Sequence], proposals: list[Proposal]) -> list[RoundOutput]:
+        """The drafter's pass, then one target pass, over the sequences in slots 0, 1, 2 …"""
+        static, count = self.sizes.static, self.sizes.bucket(len(sequences))
+        sampled = any(sequence.sampled for sequence in sequences)
+        ends = (one.position + p.count for one, p in zip(sequences, proposals, strict=True))
+        kv_len = self.sizes.kv_len(max(ends) + 1)
         most = max(p.drafted for p in proposals)
         if most:
-            audio_len = self.window if static else max(self._audio_lens(rows))
-            drafted = self.block if static else most
-            inputs = DraftInputs(count, drafted, kv_len, audio_len, sampled)
-            self.graphs.call(self.phases.draft, inputs)
+            audio_len = self.window if static else max(self._audio_lens(sequences))
+            self.draft(count, self.block if static else most, kv_len, audio_len, sampled=sampled)
         k = max(p.count for p in proposals)
-        idle = [Proposal()] * (count - len(rows))
+        idle = [Proposal()] * (count - len(sequences))
         outputs = self.verify(
             proposals + idle,
             self.block if static and k else k,
             kv_len=kv_len,
-            encoder_len=self.sizes.encoder_len(max(self.sizes.states(row.request) for row in rows)),
+            encoder_len=self.sizes.encoder_len(
+                max(self.sizes.states(s.request) for s in sequences)
+            ),
             sampled=sampled,
         )
-        return outputs[: len(rows)]
+        return outputs[: len(sequences)]
+
+    def draft(self, rows: int, count: int, kv_len: int, audio_len: int, *, sampled: bool) -> None:
+        """One pass of the drafter over slots 0 … rows - 1. Arguments as of `DraftInputs`."""
+        self.graphs.call(self.phases.draft, DraftInputs(rows, count, kv_len, audio_len, sampled))
 
     def verify(
         self, proposals: list[Proposal], k: int, *, kv_len: int, encoder_len: int, sampled: bool
     ) -> list[RoundOutput]:
-        """The target's pass over the slots from 0 on, one for each of `proposals`, k candidates wide."""
+        """One target pass over the slots 0, 1, 2 …, one for each of `proposals`, k candidates wide."""
         inputs = VerifyInputs(
             candidates=self._padded([p.text for p in proposals], k),
             counts=self._tensor([p.count for p in proposals]),
@@ -167,16 +175,15 @@ class Runner:
         packed = self.graphs.call(self.phases.verify, inputs)
         return unpack(packed, len(proposals), prefill=False)
 
-    def rewind(self, slot: int, row: Sequence) -> None:
-        """Decode `row`, in `slot`, from its opening on once more, as it says now."""
-        self.state.rewind(
-            slot, len(row.prompt_tokens), row.prompt_tokens[-1], row.seed, row.temperature
-        )
+    def rewind(self, slot: int, sequence: Sequence) -> None:
+        """Decode `sequence`, in `slot`, again from its prompt on, with its present temperature and seed."""
+        prompt = sequence.prompt_tokens
+        self.state.rewind(slot, len(prompt), prompt[-1], sequence.seed, sequence.temperature)
 
-    def move(self, source: int, target: int, row: Sequence) -> None:
-        """Copy what `row` has in slot `source` over slot `target`."""
-        positions = len(row.prompt_tokens) + len(row.tokens)
-        self._move(source, target, positions, self.sizes.states(row.request))
+    def move(self, source: int, target: int, sequence: Sequence) -> None:
+        """Copy the state of `sequence` from slot `source` to slot `target`."""
+        positions = len(sequence.prompt_tokens) + len(sequence.tokens)
+        self._move(source, target, positions, self.sizes.states(sequence.request))
 
     def _move(self, source: int, target: int, positions: int, states: int) -> None:
         self.state.move(source, target, positions, states)
@@ -186,8 +193,8 @@ class Runner:
     def clear(self, slot: int) -> None:
         """Zero a slot whose utterance had values that are not finite.
 
-        A mask does not protect from them: what is masked still multiplies by 0. With static shapes
-        the places of new rows hold copies.
+        A mask does not protect from them: a masked value is still multiplied by 0. With static shapes
+        the slots of the prefill hold copies.
         """
         for first, last in ((slot, slot + 1), (self._stage, len(self.state.lengths))):
             self.state.clear(first, last)
@@ -195,9 +202,9 @@ class Runner:
                 self.drafter.clear(first, last)
 
     def give_up_drafter(self) -> bool:
-        """Free the memory of drafter and graphs. False if there was none left to free.
+        """Free the memory of drafter and graphs. False if both were gone already.
 
-        Captured graphs refer to the networks, so that from now on nothing is replayed.
+        Captured graphs refer to the networks, so nothing is replayed from now on.
         """
         had = self.drafter is not None or len(self.graphs) > 0
         self.graphs.forget()
@@ -205,25 +212,17 @@ class Runner:
         self.phases = Phases(self.whisper, self.tokens, self.state, None)
         return had
 
-    def _detect_languages(self, batch: list[Sequence], first: int, states: int) -> None:
-        """Fill in the language of the rows that have none."""
-        if all(row.language is not None for row in batch):
-            return
-        inputs = DetectInputs(first, first + len(batch), self.sizes.encoder_len(states))
-        logits = self.graphs.call(self.phases.detect, inputs).cpu()
-        for row, scores in zip(batch, logits, strict=True):
-            if row.language is None:
-                row.language, row.language_probability = detected_language(
-                    row.request, scores, list(self.tokens.languages)
-                )
+    def _first(self, slot: int) -> int:
+        """Where sequences are prefilled that take the slots from `slot` on."""
+        return self._stage if self.sizes.static else slot
 
     def _filled(self, items: list[T]) -> list[T]:
-        """Copies of the last item fill a bucket up."""
+        """The items, padded to a bucket by copies of the last one."""
         return items + [items[-1]] * (self.sizes.bucket(len(items)) - len(items))
 
-    def _audio_lens(self, rows: list[Sequence]) -> list[int]:
-        """Encoder states that a drafter hears, by row."""
-        return [audio_states(len(row.request.audio), self.window) for row in rows]
+    def _audio_lens(self, sequences: list[Sequence]) -> list[int]:
+        """Encoder states that hold audio, by sequence: those a drafter reads."""
+        return [audio_states(len(sequence.request.audio), self.window) for sequence in sequences]
 
     def _tensor(self, numbers: list[int]) -> Tensor:
         return torch.tensor(numbers, dtype=torch.int64, device=self._device)

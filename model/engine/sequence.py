@@ -1,6 +1,6 @@
-"""The host's side of an occupied slot: what was asked, what was emitted, what it proposes next.
+"""A sequence: the host's side of an occupied slot. It has the request, the tokens emitted, the attempts.
 
-No tensors here; the device's side is `model.whisper.slots.Slots`.
+It holds no tensors; the device's side is `model.whisper.slots.Slots`.
 """
 
 import math
@@ -15,20 +15,20 @@ from model.whisper.tokens import TokenTable
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What one row proposes in one round: a text, so many of the drafter's tokens, or nothing."""
+    """A sequence's proposal in one round: a text, a number of the drafter's tokens, or nothing."""
 
     text: list[int] = field(default_factory=list)
     drafted: int = 0
 
     @property
     def count(self) -> int:
-        """Candidates."""
+        """How many candidates it has."""
         return self.drafted or len(self.text)
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One whole transcript of a row; a row on a ladder has several."""
+    """One whole transcript of a sequence; after a fallback it has several."""
 
     tokens: tuple[int, ...]
     text: str
@@ -39,7 +39,7 @@ class Attempt:
 
     @property
     def rank(self) -> tuple[bool, float]:
-        """Greater is better: what goes round in circles comes last, then the model's own belief counts."""
+        """Greater is better: a repetitive text comes last, then the mean log-probability counts."""
         repeats = self.looped or is_repetitive(self.text)
         return not repeats, self.mean_logprob
 
@@ -48,8 +48,8 @@ class Attempt:
 class Sequence:
     """One request on its way to a hypothesis.
 
-    budget: tokens that the target may still add. opening: what stands before those; it ends with
-    `prefix`, the tokens that the transcript must begin with. attempts: transcripts completed.
+    max_new_tokens: most tokens that the target may add. prompt_tokens: the tokens before those; they
+    end with `prefix`, with which the transcript must begin. attempts: completed transcripts.
     """
 
     request: Request
@@ -68,31 +68,31 @@ class Sequence:
     proposed: int = 0
     accepted: int = 0
     reused: int = 0
-    _loop: int | None = None  # where the second copy of a loop begins
+    _loop: int | None = None  # the index in `tokens` at which a loop's second copy begins
 
     def __post_init__(self) -> None:
         self.temperature = self.request.temperature
 
     @property
     def sampled(self) -> bool:
-        """Whether its tokens are drawn rather than chosen."""
+        """Whether its tokens are drawn, not chosen greedily."""
         return self.temperature > 0
 
     @property
     def seed(self) -> int:
-        """Of the attempt under way: each draws numbers of its own."""
+        """The seed of the present attempt: each attempt draws numbers of its own."""
         return self.request.seed ^ len(self.attempts)
 
     @property
     def position(self) -> int:
-        """Where the newest token stands in the decoder's context."""
+        """The newest token's position in the decoder's context."""
         return len(self.prompt_tokens) + len(self.tokens) - 1
 
-    def open(self, tokens: TokenTable, context: int) -> None:
-        """Fix what stands before the transcript, and how long that may become.
+    def set_prompt(self, tokens: TokenTable, context: int) -> None:
+        """Set the prompt tokens, and how many tokens the transcript may have.
 
-        As in Whisper: half the context, or what the opening leaves of it. The last token is emitted
-        but never processed, so that it needs no position.
+        As in Whisper: half the context, or what the prompt leaves of it. The last token is emitted but
+        never processed, so that it needs no position.
         """
         half = context // 2
         prompt, begun = self.request.prompt.strip(), self.request.prefix.strip()
@@ -109,31 +109,31 @@ class Sequence:
             self.request.max_new_tokens or half,
         )
 
-    def follow(self, proposer: Proposer | None) -> None:
-        """From now on propose what `proposer` says behind the prefix."""
+    def set_proposer(self, proposer: Proposer | None) -> None:
+        """Let `proposer` propose texts from now on; it takes the prefix as emitted."""
         self.proposer = proposer
         if proposer is not None:
-            proposer.emit(self.prefix)
+            proposer.observe(self.prefix)
 
     @property
     def _limit(self) -> int:
-        """Most candidates: one place of what may still be emitted is the target's own (A.1)."""
+        """Most candidates: the last token that may still be emitted is the target's own (A.1)."""
         return self.max_new_tokens - len(self.tokens) - 1
 
     def propose(self, most: int) -> Proposal:
-        """At most `most` tokens of its text, if it has one."""
+        """Propose at most `most` tokens of its text, if it has one."""
         if self.proposer is None:
             return Proposal()
         return Proposal(self.proposer.propose(min(most, self._limit)))
 
     def draft(self, most: int) -> Proposal:
-        """At most `most` candidates of the drafter's."""
+        """Have the drafter propose at most `most` candidates."""
         return Proposal(drafted=min(most, self._limit))
 
-    def take(self, proposal: Proposal, output: RoundOutput) -> None:
-        """Take what a target pass emitted; of a guarded row as far as a loop that has closed.
+    def append_output(self, proposal: Proposal, output: RoundOutput) -> None:
+        """Append what a target pass emitted; with stop_on_repetition, up to the end of a loop.
 
-        Token by token, as if each had come alone: what is cut must not depend on the rounds.
+        Token by token: where a loop is cut must not depend on the rounds.
         """
         self.proposed += proposal.count
         self.accepted += output.accepted
@@ -147,19 +147,19 @@ class Sequence:
                 if self._loop is not None:
                     break
         if self.proposer is not None:
-            self.proposer.emit(output.tokens)
+            self.proposer.observe(output.tokens)
         if proposal.text:
             self.reused += output.accepted
 
     def finished(self, eot: int) -> bool:
-        """Whether nothing more is to be emitted, for good or ill."""
+        """Whether the attempt has ended: at `eot`, at its limit, in a loop, or in numbers not finite."""
         if not self.tokens:
             return False  # an attempt that has not begun
         ended = self.tokens[-1] == eot or len(self.tokens) == self.max_new_tokens
         return ended or self._loop is not None or not math.isfinite(sum(self.logprobs))
 
     def fall_back(self, table: TokenTable) -> bool:
-        """Close the attempt that is finished; True if another one begins, at the ladder's next step."""
+        """Complete the finished attempt; True if another one begins, at the next fallback temperature."""
         if not math.isfinite(sum(self.logprobs)):
             return False
         kept = [*self.prefix, *self.tokens[: self._loop]]
@@ -183,13 +183,13 @@ class Sequence:
         return True
 
     def result(self) -> RequestOutput | Failure:
-        """What became of the request: the last attempt if it passed, else the best."""
+        """The request's output: the last attempt if it passed, else the best one."""
         if not math.isfinite(sum(self.logprobs)):
             return Failure(self.request, "the model's output is not finite for this utterance")
         assert self.language is not None
         best = max(self.attempts, key=lambda attempt: attempt.rank)
         if len(self.attempts) <= len(self.request.fallback_temperatures):
-            best = self.attempts[-1]  # steps are left: it passed
+            best = self.attempts[-1]  # temperatures are left: it passed
         return RequestOutput(
             request=self.request,
             text=best.text,

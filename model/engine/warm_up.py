@@ -1,4 +1,4 @@
-"""What an engine does before its first request: capture every shape, and time rounds of every size."""
+"""Warm-up: an engine captures every shape and times rounds of every size before its first request."""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,21 +9,20 @@ import torch
 
 from model.drafting.draft_length import DraftLength
 from model.engine.batch_sizes import BUCKETS, KV_STEP, PROMPTS, STAGED, TEXTS, WINDOW_STEP, ceiling
-from model.engine.phases import DraftInputs
 from model.engine.requests import Request
 from model.engine.runner import Runner
 from model.engine.sequence import Proposal, Sequence
 
 _TYPICAL = 400  # encoder states of 8 s of speech: what drafting is timed for
 
-Measure = Callable[[Callable[[], object]], float]  # how many seconds a piece of work takes
+Measure = Callable[[Callable[[], object]], float]  # seconds that a piece of work takes
 
 
 @torch.inference_mode()
 def capture(runner: Runner, slots: int) -> None:
     """Run every phase in every static shape, largest first; with graphs, capture and seal them.
 
-    Leaves no row behind. Without static shapes there is nothing to do.
+    The slots are empty before and after. Without static shapes there is nothing to do.
     """
     if not runner.sizes.static:
         return
@@ -39,38 +38,38 @@ def capture(runner: Runner, slots: int) -> None:
 def _capture_rounds(runner: Runner, rows: int, *, sampled: bool) -> None:
     kv_len, window = runner.sizes.positions, runner.window
     if runner.drafter is not None:
-        inputs = DraftInputs(rows, runner.block, kv_len, audio_len=window, sampled=sampled)
-        runner.graphs.call(runner.phases.draft, inputs)
+        runner.draft(rows, runner.block, kv_len, window, sampled=sampled)
     for k in sorted({0, runner.block}, reverse=True):
         runner.verify([Proposal()] * rows, k, kv_len=kv_len, encoder_len=window, sampled=sampled)
 
 
 def _capture_prefills(runner: Runner, count: int) -> None:
     silence = np.zeros(2, np.float32)
-    # The first hearing detects the language where there is a choice.
-    row = Sequence(Request(silence), None if runner.tokens.languages else "en")
+    # Without a language, for that has to be detected where there are several.
+    sequence = Sequence(Request(silence), None if runner.tokens.languages else "en")
     for states in range(runner.window, WINDOW_STEP, -WINDOW_STEP):
-        runner.encode([row] * count, 0, states)
+        runner.encode([sequence] * count, 0, states)
     for prompt, text, temperature in product(PROMPTS, TEXTS, (0.0, 1.0)):
-        row = Sequence(Request(silence, temperature=temperature), "en")
-        row.open(runner.tokens, runner.context)
-        longest = min(prompt, runner.context // 2 + len(row.prompt_tokens))
-        row.prompt_tokens = (
-            row.prompt_tokens[:1] * (longest - len(row.prompt_tokens)) + row.prompt_tokens
+        sequence = Sequence(Request(silence, temperature=temperature), "en")
+        sequence.set_prompt(runner.tokens, runner.context)
+        longest = min(prompt, runner.context // 2 + len(sequence.prompt_tokens))
+        sequence.prompt_tokens = (
+            sequence.prompt_tokens[:1] * (longest - len(sequence.prompt_tokens))
+            + sequence.prompt_tokens
         )
-        draft = Proposal([0] * min(text, row.max_new_tokens - 1))
-        runner.open([row] * count, [draft] * count, 0, runner.window)
+        draft = Proposal([0] * min(text, sequence.max_new_tokens - 1))
+        runner.prefill([sequence] * count, [draft] * count, 0, runner.window)
 
 
 @torch.inference_mode()
 def measured_draft_length(
     runner: Runner, slots: int, acceptance: tuple[float, ...], measure: Measure
 ) -> DraftLength:
-    """Times of plain and of drafted rounds on this machine, over slots that hold nothing."""
+    """Times of plain and of drafted rounds on this machine, over empty slots."""
     sizes = runner.sizes
     kv_len = sizes.kv_len(2 * KV_STEP)
     audio_len = runner.window if sizes.static else min(_TYPICAL, runner.window)
-    # With static shapes a round has all of the block or nothing.
+    # With static shapes a round has the whole block or no candidates.
     some = () if sizes.static else (1, 2, 4)
     blocks = sorted({0, runner.block, *(k for k in some if k < runner.block)})
     verify: dict[int, dict[int, float]] = {}
@@ -78,10 +77,10 @@ def measured_draft_length(
     for bucket in [bucket for bucket in BUCKETS if bucket <= ceiling(slots, BUCKETS)]:
         rows = bucket if sizes.static else min(bucket, slots)
         runner.state.lengths[:rows] = 1
-        drafts = {k: DraftInputs(rows, k, kv_len, audio_len, sampled=False) for k in blocks if k}
         draft[rows] = {
-            k: measure(partial(runner.graphs.call, runner.phases.draft, inputs))
-            for k, inputs in drafts.items()
+            k: measure(partial(runner.draft, rows, k, kv_len, audio_len, sampled=False))
+            for k in blocks
+            if k
         }
         verifying = partial(
             runner.verify,

@@ -1,4 +1,4 @@
-"""When the words of a finished transcript were said: one more pass of the decoder, never captured."""
+"""Word times of a finished transcript, from one more pass of the decoder, which is never captured."""
 
 from contextlib import suppress
 
@@ -10,23 +10,23 @@ from model.whisper.alignment import Heads, WordTiming, align
 
 
 def word_times(
-    runner: Runner, heads: Heads, slot: int, row: Sequence, tokens: tuple[int, ...]
+    runner: Runner, heads: Heads, slot: int, sequence: Sequence, tokens: tuple[int, ...]
 ) -> tuple[WordTiming, ...] | None:
-    """The words of `tokens`, the transcript of `row` in `slot`; None where memory runs out.
+    """The words of `tokens`, the transcript of `sequence` in `slot`; None where memory runs out.
 
-    Nobody's text is lost for their times. heads: those whose attention follows the audio.
+    The transcript is delivered without them then. heads: those whose attention follows the audio.
     """
-    assert row.language is not None
+    assert sequence.language is not None
     with suppress(torch.OutOfMemoryError):
         return align(
             runner.whisper.decoder,
-            row.prompt_tokens[: len(row.prompt_tokens) - len(row.prefix)],
+            sequence.prompt_tokens[: len(sequence.prompt_tokens) - len(sequence.prefix)],
             [token for token in tokens if token < runner.tokens.eot],
             heads,
             runner.state.cache.rows(slot, slot + 1),
-            runner.sizes.states(row.request),
-            row.request.audio,
+            runner.sizes.states(sequence.request),
+            sequence.request.audio,
             runner.tokens,
-            row.language,
+            sequence.language,
         )
     return None

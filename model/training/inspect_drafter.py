@@ -5,43 +5,21 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from model.training.train import count
+import torch
+from tqdm import tqdm
 
-if TYPE_CHECKING:
-    from model.training.data.corpus import Passage
-    from model.training.data.teacher import Teacher, Trajectory
-
-SUMMARY = "inspect a drafter's file, or evaluate it on audio"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the verb's actions and their flags."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    inspect = actions.add_parser("inspect", help="show what the file says of itself")
-    evaluate = actions.add_parser("evaluate", help="measure it against the model's own tokens")
-    for action in (inspect, evaluate):
-        action.add_argument("file", type=Path, help="a drafter that `captiond train` made")
-    evaluate.add_argument(
-        "--audio",
-        nargs="+",
-        type=Path,
-        required=True,
-        metavar="PLACE",
-        help="as `captiond train --data` takes it; of manifests the rows with use=test",
-    )
-    evaluate.add_argument("--model", help="default: the one that it was trained for")
-    evaluate.add_argument("--language", default="en", help="default: en")
-    evaluate.add_argument("--limit", type=count, help="recordings at most (default: all)")
+from model.checkpoints.load import ModelError, load
+from model.drafting.drafter_files import load_drafter, read_metadata
+from model.training.data.corpus import CorpusError, Passage, find
+from model.training.data.distil import SHARD, decode_passages
+from model.training.data.teacher import Teacher, Trajectory, check_language
+from model.training.evaluate import evaluate
+from model.training.summary import describe_file, describe_score
 
 
 def run(args: argparse.Namespace) -> int:
     """Inspect or evaluate. 0: done; 1: the file, the model or the audio cannot be read."""
-    from model.checkpoints.load import ModelError  # noqa: PLC0415  (help needs none of the seconds this takes)
-    from model.drafting.drafter_files import read_metadata  # noqa: PLC0415
-    from model.training.data.corpus import CorpusError  # noqa: PLC0415
-
     try:
         metadata = read_metadata(args.file)
         if args.action == "inspect":
@@ -55,8 +33,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _describe(path: Path, metadata: Mapping[str, str]) -> str:
-    from model.checkpoints.load import ModelError  # noqa: PLC0415
-    from model.training.summary import describe_file  # noqa: PLC0415
 
     try:
         return describe_file(path, metadata)
@@ -68,15 +44,6 @@ def _describe(path: Path, metadata: Mapping[str, str]) -> str:
 
 def _evaluate(args: argparse.Namespace, model: str) -> str:
     """The drafter's score over the recordings, each decoded alone, as lines."""
-    import torch  # noqa: PLC0415
-
-    from model.checkpoints.load import load  # noqa: PLC0415
-    from model.drafting.drafter_files import load_drafter  # noqa: PLC0415
-    from model.training.data.corpus import Passage, find  # noqa: PLC0415
-    from model.training.data.teacher import Teacher, check_language  # noqa: PLC0415
-    from model.training.evaluate import evaluate  # noqa: PLC0415
-    from model.training.summary import describe_score  # noqa: PLC0415
-
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     checkpoint = load(model)
     check_language(checkpoint, args.language)
@@ -95,11 +62,8 @@ def _evaluate(args: argparse.Namespace, model: str) -> str:
 
 
 def _trajectories(
-    teacher: "Teacher", passages: Sequence["Passage"], language: str, left_out: Counter[str]
-) -> "Iterator[Trajectory]":
-    from tqdm import tqdm  # noqa: PLC0415
-
-    from model.training.data.distil import SHARD, decode_passages  # noqa: PLC0415
+    teacher: Teacher, passages: Sequence[Passage], language: str, left_out: Counter[str]
+) -> Iterator[Trajectory]:
 
     with tqdm(total=len(passages), unit="recording") as progress:
         for at in range(0, len(passages), SHARD):

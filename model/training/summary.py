@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from model.drafting.drafter_files import read_fields
 from model.training.data.cache import Entry
 from model.training.score import Score
 
@@ -81,7 +82,7 @@ def describe_file(path: Path, metadata: Mapping[str, str]) -> str:
 
     Raises KeyError, TypeError, ValueError or AttributeError for metadata in another form.
     """
-    architecture = json.loads(metadata["architecture"])
+    architecture = read_fields(json.loads(metadata["architecture"]))
     vocabulary = architecture["vocabulary"]
     recipe = json.loads(metadata.get("recipe", "{}"))
     origin = f" from blocks {_numbers(recipe['layers'])}" if "layers" in recipe else ""
@@ -115,7 +116,7 @@ def describe_file(path: Path, metadata: Mapping[str, str]) -> str:
 
 
 def _architecture(kind: str, architecture: Mapping[str, Any], origin: str) -> str:
-    sizes = f"{architecture['block']} candidates, aux layers {_numbers(architecture['taps'])}"
+    sizes = f"{architecture['block']} candidates, aux layers {_numbers(architecture['aux_layers'])}"
     if kind == "speech":
         return f"Speech-Draft, one layer{origin}, {sizes}"
     memories = [name for name in ("history", "audio") if architecture[name]]

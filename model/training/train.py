@@ -1,6 +1,6 @@
 """The verb `train`: find, join, distil, train and evaluate, from audio to a drafter file.
 
-It reads the command line and runs the stages; each continues where it was stopped.
+It runs the stages; each continues where it was stopped.
 """
 
 import argparse
@@ -15,111 +15,32 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from model.checkpoints.load import Checkpoint
-    from model.training.recipe import Recipe
-    from model.training.trainer import Trainer
+import torch
+from accelerate import PartialState
 
-SUMMARY = "train a drafter for a model on your own audio"
+from model.checkpoints.load import Checkpoint, ModelError, load
+from model.drafting.drafter_files import load_drafter, read_metadata, save_network
+from model.training.curves import draw
+from model.training.data import cache
+from model.training.data.cache import CacheError, write_left_out
+from model.training.data.corpus import CorpusError, find, join
+from model.training.data.distil import distil
+from model.training.data.files import replacing
+from model.training.evaluate import evaluate
+from model.training.recipe import Recipe, aux_layers_for, last_layers, speech_aux_layers
+from model.training.summary import data_notes, describe_file, score_notes
+from model.training.trainer import Stopped, Trainer
 
 _TIMEOUT = timedelta(hours=12)  # between processes of one run, whose shares differ in length
 _STOPPED = 128 + signal.SIGINT
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the verb's flags."""
-    parser.add_argument(
-        "--out", type=Path, required=True, help="folder for the drafter, and all of its training"
-    )
-    parser.add_argument(
-        "--data",
-        nargs="+",
-        type=Path,
-        default=[],
-        metavar="PLACE",
-        help="manifests (.tsv), lists (.txt, .lst), directories of audio such as LibriSpeech's, "
-        "or datasets saved to disk; recordings of up to 30 s",
-    )
-    parser.add_argument(
-        "--cache",
-        nargs="+",
-        type=Path,
-        metavar="FOLDER",
-        help="what the model makes of the data; the first one is filled from --data, others are "
-        "added as they are (default: cache, in --out)",
-    )
-    parser.add_argument("--model", default="base", help="as `captiond serve` takes it")
-    parser.add_argument("--language", default="en", help="spoken in all of it (default: en)")
-    parser.add_argument(
-        "--licence", default="not stated", help="of data that does not state its own"
-    )
-    parser.add_argument(
-        "--perturb",
-        action="store_true",
-        help="change each passage to a random speed (0.9, 1 or 1.1) and level",
-    )
-    _add_recipe_arguments(parser)
-
-
-def _add_recipe_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--kind",
-        choices=("parallel", "speech"),
-        default="parallel",
-        help="of a drafter: it names all candidates at once (Whisper-Flash), or one after another "
-        "(EAGLE-ASR's Speech-Draft); default: %(default)s",
-    )
-    parser.add_argument(
-        "--layers",
-        type=_numbers,
-        metavar="N,…",
-        help="the model's decoder blocks that the layers begin as, the first one being 0 (default: "
-        "the last three; of a Speech-Draft, which has one layer, the last)",
-    )
-    parser.add_argument("--steps", type=count, default=4000, help="default: %(default)s")
-    parser.add_argument(
-        "--batch", type=count, default=4, help="passages in a step of a process (default: 4)"
-    )
-    parser.add_argument(
-        "--anchors", type=count, default=16, help="blocks of a passage in a step (default: 16)"
-    )
-    parser.add_argument(
-        "--rate", type=_positive, default=6e-4, help="highest learning rate (default: %(default)s)"
-    )
-    parser.add_argument("--block", type=count, default=8, help="candidates (default: 8)")
-    parser.add_argument(
-        "--coverage",
-        type=_coverage,
-        default=0.999,
-        help="share of the data's tokens that can be proposed; 1 for the model's whole "
-        "vocabulary (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--soft",
-        type=_share,
-        default=0.0,
-        help="share of the loss that is learned from the model's distributions rather than from its "
-        "choices (default: 0)",
-    )
-    parser.add_argument(
-        "--masked",
-        type=_amount,
-        default=0.0,
-        help="short spans of audio that are put out in training, per two seconds (default: 0)",
-    )
-    parser.add_argument("--seed", type=int, default=0, help="default: 0")
 
 
 def run(args: argparse.Namespace) -> int:
     """Train. 0: the drafter is written; 1: something is missing or unreadable; 130: stopped."""
     logging.basicConfig(format="%(message)s")
     logging.getLogger("model").setLevel(logging.INFO)
-    from model.checkpoints.load import ModelError  # noqa: PLC0415  (help needs none of the seconds this takes)
-    from model.training.data.cache import CacheError  # noqa: PLC0415
-    from model.training.data.corpus import CorpusError  # noqa: PLC0415
-    from model.training.trainer import Stopped  # noqa: PLC0415
 
     try:
         _train(args)
@@ -134,13 +55,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _train(args: argparse.Namespace) -> None:
-    import torch  # noqa: PLC0415
-    from accelerate import PartialState  # noqa: PLC0415
-
-    from model.checkpoints.load import load  # noqa: PLC0415
-    from model.training.curves import draw  # noqa: PLC0415
-    from model.training.data.cache import CacheError  # noqa: PLC0415
-    from model.training.trainer import Trainer  # noqa: PLC0415
 
     state = PartialState(cpu=not torch.cuda.is_available(), timeout=_TIMEOUT)
     checkpoint = load(args.model)
@@ -162,10 +76,8 @@ def _train(args: argparse.Namespace) -> None:
         _finish(args, checkpoint, trainer, caches, state.device)
 
 
-def _recipe(args: argparse.Namespace, checkpoint: "Checkpoint") -> "Recipe":
+def _recipe(args: argparse.Namespace, checkpoint: Checkpoint) -> Recipe:
     """The recipe of the flags. Raises CorpusError for blocks that the model does not have."""
-    from model.training.recipe import Recipe, aux_layers_for, speech_aux_layers  # noqa: PLC0415
-
     layers, soft = _layers(args, checkpoint), args.soft > 0
     if args.kind == "speech":
         aux_layers = speech_aux_layers(checkpoint.config, layers[0], soft=soft)
@@ -187,11 +99,8 @@ def _recipe(args: argparse.Namespace, checkpoint: "Checkpoint") -> "Recipe":
     )
 
 
-def _layers(args: argparse.Namespace, checkpoint: "Checkpoint") -> tuple[int, ...]:
+def _layers(args: argparse.Namespace, checkpoint: Checkpoint) -> tuple[int, ...]:
     """The blocks of --layers, or the default. Raises CorpusError for unknown blocks, or too many."""
-    from model.training.data.corpus import CorpusError  # noqa: PLC0415
-    from model.training.recipe import last_layers  # noqa: PLC0415
-
     speech = args.kind == "speech"
     layers: tuple[int, ...] = args.layers or last_layers(checkpoint.config, 1 if speech else 3)
     if speech and len(layers) != 1:
@@ -206,13 +115,9 @@ def _layers(args: argparse.Namespace, checkpoint: "Checkpoint") -> tuple[int, ..
 
 
 def _distil(
-    args: argparse.Namespace, checkpoint: "Checkpoint", recipe: "Recipe", cache: Path, state: Any
+    args: argparse.Namespace, checkpoint: Checkpoint, recipe: Recipe, cache: Path, state: Any
 ) -> None:
     """Find, join and distil the passages that the cache lacks; each process does its share."""
-    from model.training.data.cache import write_left_out  # noqa: PLC0415
-    from model.training.data.corpus import find, join  # noqa: PLC0415
-    from model.training.data.distil import distil  # noqa: PLC0415
-
     left_out: Counter[str] = Counter()
     recordings = [
         replace(one, licence=args.licence) if one.licence == "not stated" else one
@@ -238,18 +143,12 @@ def _distil(
 
 def _finish(
     args: argparse.Namespace,
-    checkpoint: "Checkpoint",
-    trainer: "Trainer",
+    checkpoint: Checkpoint,
+    trainer: Trainer,
     caches: list[Path],
     device: Any,
 ) -> None:
     """Evaluate the best network on all held-out trajectories, and write it with its notes."""
-    from model.drafting.drafter_files import load_drafter, read_metadata, save_network  # noqa: PLC0415
-    from model.training.data import cache  # noqa: PLC0415
-    from model.training.data.files import replacing  # noqa: PLC0415
-    from model.training.evaluate import evaluate  # noqa: PLC0415
-    from model.training.summary import data_notes, describe_file, score_notes  # noqa: PLC0415
-
     best = args.out / "best.safetensors"
     network, metadata = load_drafter(best, checkpoint).network, read_metadata(best)
     splits = trainer.splits
@@ -295,43 +194,3 @@ def _stop_requests() -> Iterator[Callable[[], bool]]:
 
 def _tell(line: str) -> None:
     sys.stderr.write(f"{line}\n")
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(","))
-
-
-def count(text: str) -> int:
-    """A flag's whole number from 1 on. Raises argparse.ArgumentTypeError, or ValueError."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("at least 1 is wanted")
-    return number
-
-
-def _positive(text: str) -> float:
-    number = float(text)
-    if not 0.0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not more than 0")
-    return number
-
-
-def _amount(text: str) -> float:
-    number = float(text)
-    if not 0.0 <= number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is less than 0, or no number")
-    return number
-
-
-def _share(text: str) -> float:
-    number = float(text)
-    if not 0.0 <= number <= 1.0:
-        raise argparse.ArgumentTypeError(f"{text} is not within 0 … 1")
-    return number
-
-
-def _coverage(text: str) -> float:
-    share = _share(text)
-    if not share:
-        raise argparse.ArgumentTypeError("a vocabulary of no tokens proposes nothing")
-    return share

@@ -127,7 +127,7 @@ def transcript(wish: Wish, finals: Sequence[Final], duration: float) -> tuple[st
         case "srt" | "vtt":
             subtitles = Subtitles(vtt=wish.form == "vtt")
             cues = "".join(map(subtitles.render, finals))
-            return TEXT, (subtitles.opening + cues).encode()
+            return TEXT, (subtitles.header + cues).encode()
         case "json":
             return JSON, msgspec.json.encode({"text": text, "usage": _usage(duration)})
         case "verbose_json":

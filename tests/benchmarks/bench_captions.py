@@ -18,18 +18,9 @@ from numpy.typing import NDArray
 from clients.demo import Running
 from model.bench.word_errors import normalised, word_errors
 from streaming.protocol import SAMPLE_RATE, Final
+from tests.benchmarks import bench_service
 from tests.benchmarks.bench_hearing import mixed as mixed_sound
 from tests.benchmarks.bench_hearing import sounds
-from tests.benchmarks.bench_service import (
-    CHAPTER,
-    TEST_OTHER,
-    Section,
-    daemon,
-    offline,
-    options,
-    run,
-    seam_errors,
-)
 from tests.benchmarks.bench_stream import Take, stream, voiced_range
 from tests.support.audio import Recording, recordings
 
@@ -83,7 +74,7 @@ async def nonspeech(args: argparse.Namespace) -> dict[str, Any]:
     found = sounds(quick=args.quick)
     clips = {name: audio[: SAMPLE_RATE * 3 // 2] for name, audio in found.items()}
     figures: dict[str, Any] = {"audio_s": round(sum(map(len, found.values())) / SAMPLE_RATE, 1)}
-    async with daemon(args.model) as running:
+    async with bench_service.daemon(args.model) as running:
         for language in ("en", None):
             # Every clip is decoded, whatever is in it: two at once are as many as two cores take.
             for kind, audios, sessions in (("whole", found, BESIDE), ("clips", clips, 2)):
@@ -126,10 +117,10 @@ def invented(takes: dict[str, Take]) -> dict[str, Any]:
 
 async def mixed(args: argparse.Namespace) -> dict[str, Any]:
     """Endpoints and words under noise."""
-    files = recordings(under=TEST_OTHER)[: 2 if args.quick else 24]
+    files = recordings(under=bench_service.TEST_OTHER)[: 2 if args.quick else 24]
     audible = [one for one in sounds(quick=args.quick).values() if np.mean(one**2) > 1e-9]
     figures: dict[str, Any] = {}
-    async with daemon(args.model) as running:
+    async with bench_service.daemon(args.model) as running:
         for ratio in (None, 20, 10):
             audios = [
                 mixed_sound(one.audio(), audible[(5 * number + 3) % len(audible)], ratio)
@@ -163,10 +154,10 @@ def edge_shares(files: Sequence[Recording], texts: Sequence[str]) -> dict[str, f
 
 async def edges(args: argparse.Namespace) -> dict[str, Any]:
     """First and last words, in chunks of several sizes, and words that are all there is."""
-    files = recordings(under=TEST_OTHER)[: 2 if args.quick else None]
+    files = recordings(under=bench_service.TEST_OTHER)[: 2 if args.quick else None]
     digits = recordings(under="free_spoken_digits/")[:: 20 if args.quick else 1]
     figures: dict[str, Any] = {"files": len(files), "digits": len(digits)}
-    async with daemon(args.model) as running:
+    async with bench_service.daemon(args.model) as running:
         for name, block in CHUNKS.items():
             results = await takes(
                 running, [one.audio() for one in files], partials=False, block=block
@@ -176,7 +167,7 @@ async def edges(args: argparse.Namespace) -> dict[str, Any]:
         said = [np.concatenate([quiet, one.audio(), quiet]) for one in digits]
         results = await takes(running, said, partials=False)
     pairs = list(zip(digits, results, strict=True))
-    whole = offline(args.model, [*files, *digits])
+    whole = bench_service.offline(args.model, [*files, *digits])
     figures["decoded_whole"] = edge_shares(files, whole[: len(files)]) | {
         "digits_right_percent": share(
             [
@@ -208,33 +199,35 @@ def voiced_part(one: Recording) -> NDArray[np.float32]:
 async def gapless(args: argparse.Namespace) -> dict[str, Any]:
     """Speech that never pauses: where it is cut, and what that costs."""
     clips, parts, length = [], [], 0
-    for one in recordings(under=CHAPTER):
+    for one in recordings(under=bench_service.CHAPTER):
         if length >= (35 if args.quick else 75) * SAMPLE_RATE:
             break
         clips.append(one)
         parts.append(voiced_part(one))
         length += len(parts[-1])
-    async with daemon(args.model) as running:
+    async with bench_service.daemon(args.model) as running:
         (take,) = await takes(running, [np.concatenate(parts)], partials=False)
-    whole = offline(args.model, clips)
+    whole = bench_service.offline(args.model, clips)
     return {
         "audio_s": round(length / SAMPLE_RATE, 1),
         "utterances_s": [round(final.end - final.start, 2) for final in take.finals],
-        **seam_errors([one.transcript for one in clips], [f.text for f in take.finals], whole),
+        **bench_service.seam_errors(
+            [one.transcript for one in clips], [f.text for f in take.finals], whole
+        ),
         **word_errors([" ".join(one.transcript for one in clips)], [take.text]),
     }
 
 
 async def times(args: argparse.Namespace) -> dict[str, Any]:
     """Word timestamps beside where clips are known to begin and to end."""
-    files = recordings(under=TEST_OTHER)[: 3 if args.quick else 40]
+    files = recordings(under=bench_service.TEST_OTHER)[: 3 if args.quick else 40]
     parts, wanted, at = [PAUSE], [], len(PAUSE)
     for one in files:
         part = voiced_part(one)
         wanted.append((at / SAMPLE_RATE, (at + len(part)) / SAMPLE_RATE))
         parts += [part, PAUSE]
         at += len(part) + len(PAUSE)
-    async with daemon(args.model) as running:
+    async with bench_service.daemon(args.model) as running:
         (take,) = await takes(running, [np.concatenate(parts)], partials=False, words=True)
     words = [word for final in take.finals for word in final.words or []]
     begins, stops = [], []
@@ -259,7 +252,7 @@ def _inside(final: Final) -> bool:
     return all(final.start <= word.start <= word.end <= final.end for word in final.words or [])
 
 
-SECTIONS: dict[str, Section] = {
+SECTIONS: dict[str, bench_service.Section] = {
     "nonspeech": nonspeech,
     "mixed": mixed,
     "edges": edges,
@@ -272,8 +265,8 @@ def main() -> None:
     """Read the options and run."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.bench_captions")
     parser.add_argument("--quick", action="store_true", help="a few files, to see that it works")
-    args = options(parser, SECTIONS, RESULTS, ["quick"])
-    asyncio.run(run(args, SECTIONS, DEFINITIONS))
+    args = bench_service.options(parser, SECTIONS, RESULTS, ["quick"])
+    asyncio.run(bench_service.run(args, SECTIONS, DEFINITIONS))
 
 
 if __name__ == "__main__":

@@ -5,15 +5,15 @@
 Every variant is trained with the same seed, steps and data, and evaluated by the walk of greedy decoding on
 recordings outside the training data: of the first cache's held-out speakers, LibriSpeech test-other, and
 a selection of the other English test recordings of up to 30 s. The first cache has real speech, the others
-synthetic; FOLDER is for one model. Finished variants are skipped; `--again` evaluates them anew. Results go
-to docs/drafters.json as they come, by model, and to docs/drafters.md.
+synthetic; FOLDER is for one model. Finished variants are skipped. Results go
+to docs/drafters.json as they come, by model; the tables of docs/drafters.md are made of them.
 """
 
 import argparse
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,36 +35,6 @@ from model.training.trainer import Trainer
 from tests.support.audio import MANIFEST
 
 RESULTS = Path(__file__).resolve().parent.parent.parent / "docs" / "drafters.json"
-HEAD = """# What makes a drafter good
-
-One change at a time, with the same seed and the same audio; by `python -m tests.benchmarks.bench_drafters`. Drafters learn from
-4 passages with 16 anchors a step. Their auxiliary layers are the blocks in front of those that their layers are copies
-of, and five that are spread over the decoder (a Speech-Draft has three alone): other layers may mean other auxiliary
-layers, too.
-
-τ: tokens a round, on at most 64 passages of speakers held out from training, the same ones for every variant; on
-LibriSpeech test-other; and on a spread of other English test recordings. It counts the rounds after the prefill.
-Minutes are of training, where one run did all of it; with `--threads 1`, the default, they are of one thread.
-"""
-READER = """
-## The reader, which was deleted
-
-A reader was a small network with a CTC head that transcribed the whole utterance from the encoder's states; the prefill
-verified its text. It was deleted because it won no time: with greedy decoding at 1.00, the reader was at 1.19, 1.01 and
-0.97 at batches of 1, 4 and 8, the drafter at 1.19, 1.10 and 1.08, and both at 1.15, 1.02 and 0.96, by
-`captiond bench engines`. Nor did it win time with a previous text to reuse ([reuse.json](reuse.json)).
-
-For base it was trained for 2,000 steps of 8 passages: 55 minutes of one core; 10.0 million weights, 10,258 tokens, 10.2
-MB. Tokens for each pass of the model, by the walk, the prefill counted:
-
-| audio | drafter | reader | both |
-|---|---|---|---|
-| LibriSpeech test-other (70 files) | 2.89 | 2.35 | 3.28 |
-| other English recordings (56 files) | 2.53 | 2.12 | 2.83 |
-
-On speakers held out the reader had 3.37. Both together needed the fewest passes, but a pass of the reader cost two
-thirds of a round (12 ms for 8 s of speech).
-"""
 TABLE = """
 ## {model}
 
@@ -79,14 +49,8 @@ CPU = torch.device("cpu")
 
 Figures = dict[str, Any]  # of a variant
 Results = dict[str, dict[str, Figures]]  # by model, then by variant
-
-
-@dataclass(frozen=True, slots=True)
-class EvaluationSet:
-    """Trajectories to evaluate on. aux_layers: the blocks of their features."""
-
-    entries: Sequence[Entry]
-    aux_layers: tuple[int, ...]
+# Trajectories; the blocks of their features.
+EvaluationSet = tuple[Sequence[Entry], tuple[int, ...]]
 
 
 def variants(
@@ -142,9 +106,7 @@ def evaluation_sets(checkpoint: Checkpoint, folder: Path) -> dict[str, Evaluatio
     for name, recordings in sets.items():
         distil(checkpoint, [Passage((one,)) for one in recordings], folder / name, device=CPU)
     return {
-        name: EvaluationSet(
-            list(cache.entries(folder / name)), cache.read_metadata(folder / name).aux_layers
-        )
+        name: (list(cache.entries(folder / name)), cache.read_metadata(folder / name).aux_layers)
         for name in sets
     }
 
@@ -152,7 +114,7 @@ def evaluation_sets(checkpoint: Checkpoint, folder: Path) -> dict[str, Evaluatio
 def held_out(real: Path, recipe: Recipe) -> EvaluationSet:
     """A selection of the trajectories of that cache's held-out speakers."""
     splits = TrajectorySplits([real], replace(recipe, validation=HELD_OUT))
-    return EvaluationSet(splits.validation, splits.metadata.aux_layers)
+    return splits.validation, splits.metadata.aux_layers
 
 
 def figures_of(score: Score) -> Figures:
@@ -169,18 +131,11 @@ def figures_of(score: Score) -> Figures:
 def measure(checkpoint: Checkpoint, file: Path, sets: dict[str, EvaluationSet]) -> Figures:
     """A trained network's scores on every set."""
     network = load_drafter(file, checkpoint).network
-    return {
-        name: figures_of(
-            evaluate(
-                checkpoint,
-                network,
-                map(cache.read, chosen.entries),
-                kept=chosen.aux_layers,
-                device=CPU,
-            )
-        )
-        for name, chosen in sets.items()
-    }
+    found = {}
+    for name, (entries, aux_layers) in sets.items():
+        taught = map(cache.read, entries)
+        found[name] = figures_of(evaluate(checkpoint, network, taught, kept=aux_layers, device=CPU))
+    return found
 
 
 def examine(
@@ -189,9 +144,8 @@ def examine(
     caches: Sequence[Path],
     folder: Path,
     sets: dict[str, EvaluationSet],
-    known: Figures,
 ) -> Figures:
-    """Train a variant, or resume it, and evaluate it. known: an earlier run's figures."""
+    """Train a variant, or resume it, and evaluate it."""
     whole = not (folder / "checkpoint.pt").exists()
     trainer = Trainer(checkpoint, caches, recipe, folder)
     began = time.monotonic()
@@ -202,7 +156,7 @@ def examine(
         "recipe": stored_fields(recipe),
         "hours": hours(trainer.splits),
         # The seconds of a stopped run are not known.
-        "seconds": seconds if whole else known.get("seconds"),
+        "seconds": seconds if whole else None,
         **measure(checkpoint, best, sets),
         "megabytes": round(best.stat().st_size / 1e6, 1),
     }
@@ -217,45 +171,43 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--only", nargs="+", help="variants, by name (default: all)")
-    parser.add_argument("--again", action="store_true", help="evaluate finished variants anew")
+
     args = parser.parse_args(argv)
     torch.set_num_threads(args.threads)
     checkpoint = load(args.model)
     wanted = variants(checkpoint, args.cache, args.steps)
     sets = {"held out": held_out(args.cache[0], wanted["plain"][0])}
     sets |= evaluation_sets(checkpoint, args.work / "evaluation")
-    results = read_results(RESULTS)
+    results: Results = json.loads(RESULTS.read_text(encoding="utf-8"))
     found = results.setdefault(checkpoint.name.rpartition("/")[2], {})
     for name, (recipe, caches) in wanted.items():
-        known = found.get(name, {})
-        same = known.get("recipe") == json.loads(json.dumps(stored_fields(recipe)))
-        if (args.only and name not in args.only) or (same and not args.again):
+        known = found.get(name, {}).get("recipe")
+        if name not in (args.only or wanted) or known == json.loads(
+            json.dumps(stored_fields(recipe))
+        ):
             continue
         folder = args.work / name.replace(" ", "-")
-        found[name] = examine(checkpoint, recipe, caches, folder, sets, known if same else {})
+        found[name] = examine(checkpoint, recipe, caches, folder, sets)
         replace_text(RESULTS, json.dumps(results, indent=1) + "\n")
         print(name, json.dumps(found[name]["test-other"]), flush=True)
-    replace_text(RESULTS.with_suffix(".md"), page(results))
+    page = RESULTS.with_suffix(".md")
+    replace_text(page, renewed(page.read_text(encoding="utf-8"), results))
 
 
-def read_results(path: Path) -> Results:
-    """The results so far. The oldest files have no model: they are of base."""
-    if not path.exists():
-        return {}
-    found = json.loads(path.read_text(encoding="utf-8"))
-    return {"base": found} if any("recipe" in figures for figures in found.values()) else found
-
-
-def page(results: Results) -> str:
+def tables(results: Results) -> str:
     """The results, a table for each model."""
-    lines = [HEAD.rstrip()]
+    lines = []
     for model, found in results.items():
-        if not found:
-            continue
         steps = sorted({figures["recipe"]["steps"] for figures in found.values()})
         lines.append(TABLE.format(model=model, steps=" or ".join(map(str, steps))))
         lines += [_row(name, figures) for name, figures in found.items()]
-    return "\n".join(lines) + "\n" + READER
+    return "\n".join(lines).lstrip() + "\n\n"
+
+
+def renewed(page: str, results: Results) -> str:
+    """The page with these tables between its head and its section on the reader."""
+    head, _, rest = page.partition("## ")
+    return head + tables(results) + rest[rest.index("## The reader") :]
 
 
 def _row(name: str, figures: Figures) -> str:

@@ -15,23 +15,24 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from model.checkpoints.load import load
 from model.drafting.drafter_files import TrainedDrafter, bundled, load_drafter
-from model.drafting.interface import Proposer
-from model.drafting.previous_text import PreviousText
 from model.engine.engine import Engine
+from model.engine.offline import transcribe
 from model.engine.rejection_sampler import DRAFT, accept, sample, uniform, warm_softmax
 from model.engine.requests import Request
 from model.engine.sequence import Sequence
 from model.whisper.quantised import Precision
-from tests.support.audio import recordings
-from tests.support.oracles import Adversary, Guesser, Oracle, run_shuffled
+from tests.support.audio import Recording, english, recordings
+from tests.support.oracles import chi_square, proposers, run_shuffled
 
 RESULTS = Path(__file__).resolve().parent.parent.parent / "docs" / "exactness.json"
 BLOCKS = (1, 2, 4, 8)
@@ -40,34 +41,27 @@ DRAWS = 2_000
 FIRST = 3  # tokens of each draw
 
 
+def spread(chosen: list[Recording], files: int) -> list[Recording]:
+    """So many, from the whole list."""
+    return chosen[:: max(len(chosen) // files, 1)][:files]
+
+
+def requests_of(chosen: list[Recording]) -> list[Request]:
+    return [Request(one.audio()[: 30 * 16_000], language="en") for one in chosen]
+
+
 def tokens(model: str, precision: Precision, files: int) -> dict[str, Any]:
     """Mismatching tokens over all combinations."""
     checkpoint = load(model)
-    every = [one for one in recordings(language="en") if one.seconds <= 30]
-    chosen = every[:: max(len(every) // files, 1)][:files]
-    requests = [Request(one.audio()[: 30 * 16_000], language="en") for one in chosen]
-    plain = {
-        request: one.tokens
-        for request, one in zip(
-            requests,
-            Engine(checkpoint, slots=1, proposer=lambda _: None, precision=precision).transcribe(
-                requests
-            ),
-            strict=True,
-        )
-    }
-    eot = checkpoint.tokens.eot
-    proposers: dict[str, Callable[[Request], Proposer | None]] = {
-        "none": lambda _: None,
-        "oracle": lambda request: Oracle(plain[request], acceptance=0.575),
-        "random": lambda _: Guesser(eot),
-        "adversarial": lambda request: Adversary(plain[request], eot),
-        "reuse": lambda request: PreviousText(plain[requests[requests.index(request) - 1]]),
-    }
+    requests = requests_of(spread(english(), files))
+    alone = Engine(checkpoint, slots=1, proposer=lambda _: None, precision=precision)
+    plain = {one.request: one.tokens for one in transcribe(alone, requests)}
+    each = proposers(plain.__getitem__, requests, checkpoint.tokens.eot)
+    del each["perfect"]  # the oracle, but easier
     compared = mismatches = utterances = 0
     for slots in SLOTS:
         engine = Engine(checkpoint, slots=slots, precision=precision)
-        for name, proposer in proposers.items():
+        for name, proposer in each.items():
             for block in BLOCKS if name != "none" else (0,):
                 engine.runner.block, engine.planner.proposer = block, proposer
                 for one in run_shuffled(engine, requests, random.Random(f"{name} {block} {slots}")):
@@ -80,7 +74,7 @@ def tokens(model: str, precision: Precision, files: int) -> dict[str, Any]:
                 print(name, block, slots, "mismatches so far:", mismatches, flush=True)
     return {
         "files": len(requests),
-        "proposers": list(proposers),
+        "proposers": list(each),
         "blocks": [0, *BLOCKS],
         "slots": list(SLOTS),
         "utterances_compared": utterances,
@@ -89,87 +83,70 @@ def tokens(model: str, precision: Precision, files: int) -> dict[str, Any]:
     }
 
 
-class Chain:
-    """The target's distribution of the next token after each prefix of one utterance, cached."""
+Law = Callable[[tuple[int, ...]], torch.Tensor]  # logits [vocabulary] of the token behind a prefix
 
-    def __init__(
-        self, model: str, precision: Precision, audio: np.ndarray[Any, np.dtype[np.float32]]
-    ) -> None:
-        self._engine = Engine(load(model), slots=1, precision=precision)
-        runner = self._engine.runner
-        self._tokens = runner.tokens
-        with torch.inference_mode():
-            runner.encode([Sequence(Request(audio), "en")], 0, runner.window)
-        self._prompt_tokens = self._tokens.prompt_tokens([], "en", "transcribe")
-        self._known: dict[tuple[int, ...], torch.Tensor] = {}
 
+@torch.inference_mode()
+def target_law(model: str, precision: Precision, audio: NDArray[np.float32]) -> Law:
+    """The target's, with the token rules applied, of one utterance."""
+    runner = Engine(load(model), slots=1, precision=precision).runner
+    runner.encode([Sequence(Request(audio), "en")], 0, runner.window)
+    prompt = runner.tokens.prompt_tokens([], "en", "transcribe")
+    none, states = torch.zeros(1, dtype=torch.int64), torch.tensor([runner.window])
+    cached = runner.state.cache.rows(0, 1)
+
+    @cache
     @torch.inference_mode()
-    def logits(self, prefix: tuple[int, ...]) -> torch.Tensor:
-        """[vocabulary], with the token rules applied."""
-        if prefix not in self._known:
-            runner = self._engine.runner
-            text = torch.tensor([[*self._prompt_tokens, *prefix]])
-            hidden, _ = runner.whisper.decoder(
-                text,
-                torch.zeros(1, dtype=torch.int64),
-                torch.tensor([runner.window]),
-                runner.state.cache.rows(0, 1),
-                64,
-                runner.window,
-            )
-            bias = self._tokens.bias(first=not prefix)
-            self._known[prefix] = runner.whisper.decoder.logits(hidden[0, -1]) + bias
-        return self._known[prefix]
+    def law(prefix: tuple[int, ...]) -> torch.Tensor:
+        text = torch.tensor([[*prompt, *prefix]])
+        hidden, _ = runner.whisper.decoder(text, none, states, cached, 64, runner.window)
+        bias = runner.tokens.bias(first=not prefix)
+        logits: torch.Tensor = runner.whisper.decoder.logits(hidden[0, -1]) + bias
+        return logits
+
+    return law
 
 
 def sampling(model: str, precision: Precision, _files: int) -> dict[str, Any]:
     """Chi-square p-values at two temperatures, for two drafters: a noisy target and a narrow one."""
     audio = recordings(under="ami_meetings")[1].audio()[: 6 * 16_000]
-    chain = Chain(model, precision, audio)
+    target = target_law(model, precision, audio)
+    drafters: dict[str, Law] = {
+        "noisy": lambda prefix: noisy(target(prefix), hash(prefix) % 2**31),
+        "narrow": lambda prefix: narrow(target(prefix)),
+    }
     rows = []
     for temperature in (0.4, 1.0):
-        plain = draw(chain, temperature, k=0, narrow=False, seeds=range(DRAWS))
-        for narrow in (False, True):
-            speculative = draw(
-                chain, temperature, k=4, narrow=narrow, seeds=range(DRAWS, 2 * DRAWS)
-            )
-            p, outcomes, alpha = compare(plain, speculative)
-            rows.append(
-                {
-                    "temperature": temperature,
-                    "drafter": "narrow" if narrow else "noisy",
-                    "draws": DRAWS,
-                    "outcomes": outcomes,
-                    "p_value": p,
-                    "accepted_share": alpha,
-                }
-            )
+        plain, _ = draw(target, target, temperature, k=0, seeds=range(DRAWS))
+        for name, drafter in drafters.items():
+            drawn, alpha = draw(target, drafter, temperature, k=4, seeds=range(DRAWS, 2 * DRAWS))
+            p, outcomes = chi_square(plain, drawn, least=10)
+            row = {"temperature": temperature, "drafter": name, "draws": DRAWS}
+            rows.append(row | {"outcomes": outcomes, "p_value": p, "accepted_share": alpha})
             print(rows[-1], flush=True)
     return {"tokens": FIRST, "rows": rows}
 
 
-Drawn = list[tuple[tuple[int, ...], int, int]]  # text, proposed, accepted
-
-
-def draw(chain: Chain, temperature: float, *, k: int, narrow: bool, seeds: range) -> Drawn:
-    """Texts of FIRST tokens; with k > 0 by the engine's rejection rule."""
-    results: Drawn = []
+def draw(
+    law: Law, drafter: Law, temperature: float, *, k: int, seeds: range
+) -> tuple[Counter[tuple[int, ...]], float]:
+    """How often each text of FIRST tokens comes, with k > 0 by the engine's rejection rule; share accepted."""
+    results: Counter[tuple[int, ...]] = Counter()
+    proposed = accepted = 0
     temperatures = torch.tensor([temperature])
     for seed in seeds:
         text: tuple[int, ...] = ()
-        proposed = accepted = 0
         key = torch.tensor([seed])
         while len(text) < FIRST:
             context, distributions, block = text, [], []
             for slot in range(k):
-                logits = drafted(chain, context, narrow=narrow)
-                distribution = warm_softmax(logits[None, None], temperatures)[0, 0]
+                distribution = warm_softmax(drafter(context)[None, None], temperatures)[0, 0]
                 numbers = uniform(key, torch.tensor([len(text) + slot]), DRAFT)
                 token = int(sample(distribution[None], numbers))
                 distributions.append(distribution)
                 block.append(token)
                 context = (*context, token)
-            target = [chain.logits((*text, *block[:slot])) for slot in range(k + 1)]
+            target = [law((*text, *block[:slot])) for slot in range(k + 1)]
             rejection = accept(
                 torch.stack(target)[None],
                 torch.tensor([block], dtype=torch.int64).view(1, k),
@@ -186,40 +163,18 @@ def draw(chain: Chain, temperature: float, *, k: int, narrow: bool, seeds: range
             text = (*text, *rejection.tokens[0, :count].tolist())
             proposed += k
             accepted += int(rejection.accepted[0])
-        results.append((text[:FIRST], proposed, accepted))
-    return results
+        results[text[:FIRST]] += 1
+    return results, accepted / max(proposed, 1)
 
 
-def drafted(chain: Chain, prefix: tuple[int, ...], *, narrow: bool) -> torch.Tensor:
-    """A drafter's logits: the target's with fixed noise, or its 20 best tokens alone."""
-    logits = chain.logits(prefix)
-    if narrow:
-        best = logits.topk(20).indices
-        cut = torch.full_like(logits, -torch.inf)
-        cut[best] = logits[best] * 0.7
-        return cut
-    noise = torch.randn(len(logits), generator=torch.Generator().manual_seed(hash(prefix) % 2**31))
-    return logits + noise
+def noisy(logits: torch.Tensor, seed: int) -> torch.Tensor:
+    return logits + torch.randn(len(logits), generator=torch.Generator().manual_seed(seed))
 
 
-def compare(plain: Drawn, speculative: Drawn) -> tuple[float, int, float]:
-    """A two-sample chi-square test: p-value, outcomes, accepted share.
-
-    Outcomes seen fewer than ten times count as one.
-    """
-    counts = [Counter(text for text, _, _ in drawn) for drawn in (plain, speculative)]
-    common = [text for text, n in (counts[0] + counts[1]).items() if n >= 10]
-    table = np.array(
-        [[c[t] for t in common] + [sum(c.values()) - sum(c[t] for t in common)] for c in counts],
-        dtype=float,
-    )
-    table = table[:, table.sum(0) > 0]
-    expected = table.sum(1, keepdims=True) * table.sum(0, keepdims=True) / table.sum()
-    chi2 = float(((table - expected) ** 2 / expected).sum())
-    freedom = table.shape[1] - 1
-    p = float(torch.special.gammaincc(torch.tensor(freedom / 2.0), torch.tensor(chi2 / 2.0)))
-    proposed = sum(n for _, n, _ in speculative)
-    return p, table.shape[1], sum(n for _, _, n in speculative) / max(proposed, 1)
+def narrow(logits: torch.Tensor) -> torch.Tensor:
+    """Of the 20 best tokens alone."""
+    best = logits.topk(20).indices
+    return torch.full_like(logits, -torch.inf).index_copy(0, best, logits[best] * 0.7)
 
 
 def bundled_networks(model: str, precision: Precision, files: int) -> dict[str, Any]:
@@ -232,18 +187,17 @@ def bundled_networks(model: str, precision: Precision, files: int) -> dict[str, 
     engines = {"plain": engine(None)}
     if (file := bundled(checkpoint)) is not None:
         engines["drafter"] = engine(load_drafter(file, checkpoint))
-    every = [one for one in recordings(language="en") if one.seconds <= 30]
-    first = [one for one in every if one.name.startswith("librispeech_testother")]
-    others = [one for one in every if one not in first]
-    parts = {"test-other": first, "others": others[:: max(len(others) // files, 1)][:files]}
+    first = [one for one in english() if one.name.startswith("librispeech_testother")]
+    others = [one for one in english() if one not in first]
+    parts = {"test-other": first, "others": spread(others, files)}
     found: dict[str, Any] = {}
     for name, chosen in parts.items():
-        requests = [Request(one.audio()[: 30 * 16_000], language="en") for one in chosen]
-        wanted = engines["plain"].transcribe(requests)
+        requests = requests_of(chosen)
+        wanted = transcribe(engines["plain"], requests)
         tokens = sum(len(one.tokens) for one in wanted)
         found[name] = {"files": len(requests), "tokens": tokens}
         for kind, one in engines.items():
-            got = one.transcribe(requests) if kind != "plain" else wanted
+            got = transcribe(one, requests) if kind != "plain" else wanted
             rounds, proposed = (sum(getattr(g, key) for g in got) for key in ("rounds", "proposed"))
             pairs = zip(wanted, got, strict=True)
             found[name][kind] = {

@@ -25,7 +25,7 @@ from streaming.settings import Settings
 from streaming.silero import Silero
 from streaming.utterance import Decode
 from streaming.vad import VoiceActivity, WebRtcVad, detector
-from tests.benchmarks.bench_stream import FRAME
+from tests.benchmarks.bench_stream import FRAME, voiced_frames
 from tests.support.audio import recordings
 from tests.support.streams import coloured_noise
 
@@ -69,16 +69,9 @@ def spans(audio: Samples, minimum_ms: int, vad: VoiceActivity) -> list[Span]:
     return [(one.start, one.stop) for one in outputs if isinstance(one, Decode) and one.final]
 
 
-def voiced(audio: Samples) -> NDArray[np.bool_]:
-    """[10 ms frames]: not more than 30 dB below the loudest."""
-    frames = audio[: len(audio) // FRAME * FRAME].reshape(-1, FRAME).astype(np.float64)
-    power = np.square(frames).mean(1)
-    return np.asarray(power >= power.max() / 1000)
-
-
 def covered(audio: Samples, found: list[Span]) -> tuple[int, int]:
     """Voiced frames within the spans, and all of them."""
-    mask = voiced(audio)
+    mask = voiced_frames(audio, 30.0)
     inside = np.zeros(len(mask), bool)
     for start, stop in found:
         inside[start // FRAME : -(-stop // FRAME)] = True

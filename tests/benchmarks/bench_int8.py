@@ -15,20 +15,20 @@ from typing import Any
 from model.bench.word_errors import word_errors
 from model.checkpoints.load import load
 from model.engine.engine import Engine
+from model.engine.offline import transcribe
 from model.engine.requests import Request
 from model.whisper.mel import SAMPLE_RATE
 from model.whisper.quantised import Precision
-from tests.support.audio import Recording, recordings
+from tests.support.audio import Recording, english
 
 RESULTS = Path(__file__).resolve().parent.parent.parent / "docs" / "int8.json"
 PRECISIONS: tuple[Precision, ...] = ("float32", "int8")
-MOST_S = 30
 
 
-def transcribe(engines: dict[Precision, Engine], one: Recording) -> dict[str, Any]:
+def both(engines: dict[Precision, Engine], one: Recording) -> dict[str, Any]:
     """Both texts, whether their tokens are equal, and the reference transcript."""
-    request = Request(one.audio()[: MOST_S * SAMPLE_RATE], language="en")
-    hypotheses = {name: engine.transcribe([request])[0] for name, engine in engines.items()}
+    request = Request(one.audio()[: 30 * SAMPLE_RATE], language="en")
+    hypotheses = {name: transcribe(engine, [request])[0] for name, engine in engines.items()}
     return {
         "transcript": one.transcript,
         **{name: hypothesis.text for name, hypothesis in hypotheses.items()},
@@ -66,21 +66,15 @@ def main() -> None:
     results = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
     files = results.setdefault(args.model, {}).setdefault("files", {})
     wanted = [
-        one
-        for one in recordings(language="en", under=args.under)
-        if one.seconds <= MOST_S and one.transcript.strip() and one.name not in files
+        one for one in english(args.under) if one.transcript.strip() and one.name not in files
     ][: args.files]
     checkpoint = load(args.model)
-    engines = {
-        precision: Engine(checkpoint, slots=1, precision=precision) for precision in PRECISIONS
-    }
+    engines = {name: Engine(checkpoint, slots=1, precision=name) for name in PRECISIONS}
     for number, one in enumerate(wanted, 1):
-        files[one.name] = transcribe(engines, one)
+        files[one.name] = both(engines, one)
         results[args.model]["summary"] = summary(files)
         RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
-        print(
-            f"{number}/{len(wanted)} {one.name} same: {files[one.name]['same_tokens']}", flush=True
-        )
+        print(f"{number}/{len(wanted)}", one.name, files[one.name]["same_tokens"], flush=True)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from clients.demo import Running
 from clients.stream import RefusedError
 from streaming.protocol import SAMPLE_RATE, Final, Lag
-from tests.benchmarks.bench_service import CHAPTER, daemon, machine, spread
+from tests.benchmarks.bench_service import CHAPTER, daemon, machine, options, spread
 from tests.benchmarks.bench_stream import Take, measured_load, stream
 from tests.support.audio import recordings
 
@@ -135,13 +135,8 @@ async def run(args: argparse.Namespace) -> None:
 def main() -> None:
     """Read the options; a quick run asks for an --output of its own."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.bench_load")
-    parser.add_argument("--model", default="base")
     parser.add_argument("--quick", action="store_true", help="two sessions of 15 s, to see it work")
-    parser.add_argument("--output", type=Path, default=RESULTS, help="default: %(default)s")
-    args = parser.parse_args()
-    if args.quick and args.output == RESULTS:
-        parser.error(f"a quick run is not for {RESULTS.name}: name another --output")
-    asyncio.run(run(args))
+    asyncio.run(run(options(parser, {}, RESULTS, ["quick"])))
 
 
 if __name__ == "__main__":

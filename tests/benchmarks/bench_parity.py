@@ -15,8 +15,9 @@ from typing import Any
 from model.checkpoints.load import Checkpoint, load
 from model.checkpoints.reference import as_transformers
 from model.engine.engine import Engine
+from model.engine.offline import transcribe
 from model.engine.requests import Request
-from tests.support.audio import recordings
+from tests.support.audio import english
 from tests.support.transformers_greedy import greedy_reference
 
 RESULTS = Path(__file__).resolve().parent.parent.parent / "docs" / "parity.json"
@@ -26,26 +27,23 @@ def compare(checkpoint: Checkpoint) -> dict[str, Any]:
     """Decode every file with both, and list the differences."""
     engine = Engine(checkpoint, slots=1)
     reference = as_transformers(checkpoint)
-    files = [one for one in recordings(language="en") if one.seconds <= 30]
+    files = english()
     tokens = 0
     differences: list[dict[str, Any]] = []
     for count, one in enumerate(files, 1):
         audio = one.audio()[: 30 * 16_000]
-        (ours,) = engine.transcribe([Request(audio, language="en")])
+        (ours,) = transcribe(engine, [Request(audio, language="en")])
         theirs, scores = greedy_reference(checkpoint, reference, audio)
         tokens += len(theirs)
         if theirs != ours.tokens:
             pairs = zip(theirs, ours.tokens, strict=False)
             first = next((i for i, (a, b) in enumerate(pairs) if a != b), None)
-            gap = None
-            if first is not None:
-                best = scores[first][0].topk(2).values
-                gap = float(best[0] - best[1])
+            best = None if first is None else scores[first][0].topk(2).values.tolist()
             differences.append(
                 {
                     "file": one.name,
                     "at": first,
-                    "gap": gap,
+                    "gap": best and best[0] - best[1],
                     "transformers": checkpoint.tokens.decode(theirs),
                     "captiond": checkpoint.tokens.decode(ours.tokens),
                     "lengths": [len(theirs), len(ours.tokens)],

@@ -10,8 +10,6 @@ equal. Writes docs/reuse.json.
 import argparse
 import json
 import statistics
-import time
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +18,9 @@ from numpy.typing import NDArray
 from model.checkpoints.load import load
 from model.drafting.drafter_files import choose, load_drafter
 from model.engine.engine import Engine
+from model.engine.offline import transcribe
 from model.engine.requests import Request
+from model.whisper.measure import timed
 from model.whisper.mel import SAMPLE_RATE
 from tests.support.audio import recordings
 
@@ -28,58 +28,48 @@ RESULTS = Path(__file__).resolve().parent.parent.parent / "docs" / "reuse.json"
 STEP = SAMPLE_RATE // 2
 
 
-@dataclass
-class Tally:
-    """Passes of the target (the prefill is one) and seconds of each hypothesis."""
-
-    passes: list[int] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-
-    def figures(self) -> dict[str, float]:
-        return {
-            "hypotheses": len(self.passes),
-            "passes_mean": statistics.mean(self.passes),
-            "passes_after_prefill_mean": statistics.mean(self.passes) - 1,
-            "ms_median": 1000 * statistics.median(self.seconds),
-            "ms_mean": 1000 * statistics.mean(self.seconds),
-        }
+# Passes of the target (the prefill is one) and seconds, by hypothesis.
+Tally = list[tuple[int, float]]
 
 
-@dataclass(frozen=True)
-class Variant:
-    """An engine, and whether requests carry the previous hypothesis."""
+def figures_of(tally: Tally) -> dict[str, float]:
+    passes, seconds = zip(*tally, strict=True)
+    return {
+        "hypotheses": len(tally),
+        "passes_mean": statistics.mean(passes),
+        "passes_after_prefill_mean": statistics.mean(passes) - 1,
+        "ms_median": 1000 * statistics.median(seconds),
+        "ms_mean": 1000 * statistics.mean(seconds),
+    }
 
-    engine: Engine
-    reuses: bool
 
-    def live(self, audio: NDArray[np.float32], tallies: dict[str, Tally]) -> tuple[int, ...]:
-        """Decode the partials and the final; returns the final's tokens."""
-        tokens: tuple[int, ...] = ()
-        for stop in [*range(STEP, len(audio), STEP), len(audio)]:
-            final = stop == len(audio)
-            request = Request(
-                audio[:stop],
-                language="en",
-                fitted_window=not final,
-                draft_tokens=tokens if self.reuses else (),
-            )
-            began = time.perf_counter()
-            (hypothesis,) = self.engine.transcribe([request])
-            tally = tallies["final" if final else "partial"]
-            tally.seconds.append(time.perf_counter() - began)
-            tally.passes.append(hypothesis.rounds + 1)
-            tokens = hypothesis.tokens
-        return tokens
+Variant = tuple[Engine, bool]  # and whether requests carry the previous hypothesis
+
+
+def live(
+    variant: Variant, audio: NDArray[np.float32], tallies: dict[str, Tally]
+) -> tuple[int, ...]:
+    """Decode the partials and the final; returns the final's tokens."""
+    engine, reuses = variant
+    tokens: tuple[int, ...] = ()
+    for stop in [*range(STEP, len(audio), STEP), len(audio)]:
+        final = stop == len(audio)
+        draft = tokens if reuses else ()
+        request = Request(audio[:stop], language="en", fitted_window=not final, draft_tokens=draft)
+        (hypothesis,), seconds = timed(lambda: transcribe(engine, [request]))  # noqa: B023
+        tallies["final" if final else "partial"].append((hypothesis.rounds + 1, seconds))
+        tokens = hypothesis.tokens
+    return tokens
 
 
 def variants(model: str, drafter: str) -> dict[str, Variant]:
     """Without and with reuse, and with a trained drafter, where there is one."""
     checkpoint = load(model)
     plain = Engine(checkpoint, slots=1)
-    made = {"plain": Variant(plain, reuses=False), "reused": Variant(plain, reuses=True)}
+    made = {"plain": (plain, False), "reused": (plain, True)}
     if (file := choose(drafter, checkpoint)) is not None:
         drafted = Engine(checkpoint, slots=1, drafter=load_drafter(file, checkpoint))
-        made["reused and drafted"] = Variant(drafted, reuses=True)
+        made["reused and drafted"] = (drafted, True)
     return made
 
 
@@ -91,25 +81,28 @@ def main() -> None:
     parser.add_argument("--drafter", default="auto", help="as `captiond serve` takes it")
     args = parser.parse_args()
     each = variants(args.model, args.drafter)
-    for variant in each.values():
-        variant.engine.warm_up()
-    tallies = {name: {"partial": Tally(), "final": Tally()} for name in each}
+    for engine, _ in each.values():
+        engine.warm_up()
+    tallies: dict[str, dict[str, Tally]] = {name: {"partial": [], "final": []} for name in each}
     files = recordings(under="librispeech_testother_resemblyzer")[: args.files]
     different = 0
     for number, one in enumerate(files):
         order = [*each][number % len(each) :] + [*each][: number % len(each)]
-        finals = {each[name].live(one.audio(), tallies[name]) for name in order}
+        finals = {live(each[name], one.audio(), tallies[name]) for name in order}
         different += len(finals) > 1
         print(number + 1, one.name, different, flush=True)
     figures: dict[str, object] = {"files": len(files), "finals that differ": different}
-    for name, by_kind in tallies.items():
-        figures[name] = {kind: tally.figures() for kind, tally in by_kind.items()}
-        for kind, tally in by_kind.items():
-            passes = statistics.mean(tally.passes) / statistics.mean(tallies["plain"][kind].passes)
-            seconds = statistics.median(tally.seconds) / statistics.median(
-                tallies["plain"][kind].seconds
-            )
-            figures[f"{kind}s, {name} to plain"] = {"passes": passes, "time": seconds}
+    found = {
+        name: {kind: figures_of(tally) for kind, tally in by_kind.items()}
+        for name, by_kind in tallies.items()
+    }
+    for name, by_kind in found.items():
+        figures[name] = by_kind
+        for kind, mine in by_kind.items():
+            figures[f"{kind}s, {name} to plain"] = {
+                part: mine[key] / found["plain"][kind][key]
+                for part, key in (("passes", "passes_mean"), ("time", "ms_median"))
+            }
     results = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
     RESULTS.write_text(json.dumps(results | {args.model: figures}, indent=1) + "\n")
 

@@ -34,7 +34,7 @@ from daemon.monitoring.metrics import total
 from daemon.recognition.request_queue import Result
 from daemon.recognition.scheduler import Engine
 from daemon.serve import physical_cores
-from model.engine.build import start
+from model.engine.build import build
 from streaming.protocol import Closed, Final, Resume, encode
 from tests.benchmarks.bench_service import machine
 from tests.support.fakes import ScriptedEngine
@@ -87,7 +87,7 @@ def engine_of(args: argparse.Namespace) -> Callable[[], Engine]:
     """What loads the engine that was asked for."""
     if args.model == "scripted":
         return Forgetful
-    return lambda: start(args.model, device="cpu", threads=args.threads or physical_cores())
+    return lambda: build(args.model, device="cpu", threads=args.threads or physical_cores())
 
 
 def on_stage(args: argparse.Namespace, folder: Path) -> AbstractAsyncContextManager[Stage]:
@@ -145,7 +145,7 @@ async def vanish(running: Stage) -> None:
         try:
             async with running.client() as client:
                 await client.say(START, sentence()[:80_000])
-                await client.hear()
+                await client.receive()
                 client.socket.transport.abort()
                 return
         except InvalidStatus:

@@ -26,7 +26,8 @@ from clients.captioning import Interrupt
 from clients.demo import DAEMON, READY_S, Running, running_daemon
 from daemon.serve import physical_cores
 from model.bench.word_errors import normalised, word_errors
-from model.engine.build import start
+from model.engine.build import build
+from model.engine.offline import transcribe
 from model.engine.requests import Request
 from streaming.protocol import SAMPLE_RATE, Final
 from streaming.settings import Settings
@@ -92,11 +93,11 @@ async def daemon(model: str) -> AsyncIterator[Running]:
 
 def offline(model: str, files: Sequence[Recording]) -> list[str]:
     """Each file decoded by the engine in this process, whole and alone."""
-    engine = start(model, device="cpu", threads=physical_cores())
+    engine = build(model, device="cpu", threads=physical_cores())
     engine.warm_up()
     texts = []
     for number, one in enumerate(files, 1):
-        (hypothesis,) = engine.transcribe([Request(one.audio(), language="en")])
+        (hypothesis,) = transcribe(engine, [Request(one.audio(), language="en")])
         texts.append(hypothesis.text)
         print(f"offline {number}/{len(files)} {one.name}", flush=True)
     return texts
@@ -288,11 +289,12 @@ def options(
     short: Sequence[str],
 ) -> argparse.Namespace:
     """What was asked for; the options `short` shorten a run, which then needs an --output of its own."""
-    parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(sections))
+    if sections:
+        parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(sections))
     parser.add_argument("--model", default="base")
     parser.add_argument("--output", type=Path, default=results, help="default: %(default)s")
     args = parser.parse_args()
-    unknown = sorted(set(args.sections) - sections.keys())
+    unknown = sorted(set(args.sections if sections else ()) - sections.keys())
     if unknown:
         parser.error(f"no section {', '.join(unknown)}: choose from {', '.join(sections)}")
     if args.output == results and any(getattr(args, name) for name in short):

@@ -76,15 +76,20 @@ class Take:
         return result
 
 
+def voiced_frames(audio: NDArray[np.float32], below_db: float) -> NDArray[np.bool_]:
+    """Of each 10 ms, whether it lies at most so far below the loudest: [frames]."""
+    frames = audio[: len(audio) // FRAME * FRAME].reshape(-1, FRAME).astype(np.float64)
+    power = np.square(frames).mean(axis=1)
+    return np.asarray(power >= power.max() * 10 ** (-below_db / 10))
+
+
 def voiced_range(audio: NDArray[np.float32]) -> tuple[int, int]:
     """Index of the first and the last sample in frames that are at most VOICED_DB below the loudest.
 
     audio: float32 [samples], at least one frame of 10 ms; what is left of a frame at its end counts
     as silence.
     """
-    frames = audio[: len(audio) // FRAME * FRAME].reshape(-1, FRAME).astype(np.float64)
-    power = np.square(frames).mean(axis=1)  # [frames]
-    loud = np.flatnonzero(power >= power.max() * 10 ** (-VOICED_DB / 10))
+    loud = np.flatnonzero(voiced_frames(audio, VOICED_DB))
     return int(loud[0]) * FRAME, int(loud[-1] + 1) * FRAME - 1
 
 

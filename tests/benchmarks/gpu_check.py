@@ -13,45 +13,28 @@ counted; captured and eager passes have the same shapes and must not differ at a
 
 import argparse
 import json
-import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
+import pytest
 import torch
 
 from model.bench.clips import Clip
-from model.bench.contenders import (
-    Captiond,
-    EngineUnderTest,
-    ReferenceTokens,
-    greedy,
-    reference_tokens,
-    simulated,
-)
+from model.bench.contenders import Captiond, EngineUnderTest, greedy, reference_tokens, simulated
 from model.bench.oracle import chance_for
-from model.bench.paired_runs import (
-    Measurement,
-    Transcription,
-    rounds_of,
-    run_paired,
-    token_mismatches,
-)
+from model.bench.paired_runs import rounds_of, run_paired, token_mismatches
 from model.bench.report import machine
 from model.checkpoints.load import Checkpoint
 from model.checkpoints.random_weights import random_checkpoint, shape_config
 from model.engine.batch_sizes import BUCKETS
 from model.whisper.measure import timed
-from model.whisper.mel import SAMPLE_RATE, SAMPLES_PER_STATE
-from model.whisper.network import Cache
+from tests.support.tiny import SMALL
+from tests.support.tiny_bench import clips
 
 ALPHA = 0.575  # share of proposals accepted, Whisper-Flash's at temperature 0
 BLOCK = 8
-REPEATS, WARM_UPS = 2, 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,94 +50,46 @@ class Trial:
     eager: int
     seconds: float
 
+    def engine(self, slots: int) -> EngineUnderTest:
+        """With the static shapes that graphs need."""
+        return EngineUnderTest.plain(
+            self.checkpoint, device=self.device, slots=slots, block=BLOCK, static=True
+        )
+
 
 def large() -> Trial:
     """large-v3 on a CUDA device."""
-    checkpoint = random_checkpoint(
-        "large-v3-random", shape_config("large-v3"), device="cuda", dtype=torch.float16
-    )
+    config = shape_config("large-v3")
+    checkpoint = random_checkpoint("large-v3-random", config, device="cuda", dtype=torch.float16)
     return Trial(checkpoint, "cuda", BUCKETS, eager=8, seconds=420.0)
 
 
 def tiny() -> Trial:
-    """Two narrow layers on the CPU, with the static shapes that graphs need."""
-    config = shape_config(
-        "tiny",
-        vocab_size=300,
-        d_model=32,
-        encoder_layers=2,
-        decoder_layers=2,
-        encoder_attention_heads=2,
-        decoder_attention_heads=2,
-        encoder_ffn_dim=64,
-        decoder_ffn_dim=64,
-        max_source_positions=100,
-        max_target_positions=64,
-    )
-    return Trial(random_checkpoint("tiny-random", config), "cpu", (1, 2, 4), eager=2, seconds=60.0)
-
-
-def noises(count: int, longest_s: float) -> list[Clip]:
-    """Seeded noise of 0.2 … 1 times `longest_s`."""
-    rng = np.random.default_rng(0)
-    lengths = (rng.uniform(0.2, 1.0, count) * longest_s * SAMPLE_RATE).astype(int)
-    return [
-        Clip(f"noise {number}", rng.uniform(-0.5, 0.5, length).astype(np.float32))
-        for number, length in enumerate(lengths)
-    ]
-
-
-@contextmanager
-def eagerly() -> Iterator[None]:
-    """Engines made within decode without graphs."""
-    os.environ["CAPTIOND_EAGER"] = "1"
-    try:
-        yield
-    finally:
-        del os.environ["CAPTIOND_EAGER"]
-
-
-def drafted(engine_under_test: EngineUnderTest, reference: ReferenceTokens) -> Captiond:
-    """The engine with a pretended drafter."""
-    return simulated(engine_under_test, "en", reference, chance_for(ALPHA, BLOCK), BLOCK)
+    """Two narrow layers on the CPU."""
+    checkpoint = random_checkpoint("tiny-random", shape_config("tiny", **SMALL))
+    return Trial(checkpoint, "cpu", (1, 2, 4), eager=2, seconds=60.0)
 
 
 def measure(trial: Trial) -> dict[str, Any]:
     """Everything, as far as the time allows."""
     began = time.monotonic()
     most = max(trial.batches)
-    clips = noises(most, trial.checkpoint.config.max_source_positions * SAMPLES_PER_STATE / 16_000)
-    captured, capture_seconds = timed(
-        lambda: EngineUnderTest.plain(
-            trial.checkpoint, device=trial.device, slots=most, block=BLOCK, static=True
-        )
-    )
-    with eagerly():
-        eager = EngineUnderTest.plain(
-            trial.checkpoint, device=trial.device, slots=trial.eager, block=BLOCK, static=True
-        )
+    captured, capture_seconds = timed(lambda: trial.engine(most))
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("CAPTIOND_EAGER", "1")
+        eager = trial.engine(trial.eager)
     rows, left_out = [], []
     for batch in trial.batches:
         if time.monotonic() - began > trial.seconds:
             left_out.append(batch)
             continue
         print(f"batch size {batch}, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-        unit = clips[:batch]
-        row, reference = table_row(captured, unit)
-        if batch <= trial.eager:
-            row["eager"] = against_eager(captured, eager, unit, reference)
-        rows.append(row)
+        rows.append(table_row(captured, eager if batch <= trial.eager else None, clips(batch)))
     return {
         "machine": machine(trial.device),
         "model": trial.checkpoint.name,
         "alpha": ALPHA,
         "block": BLOCK,
-        "cache_bytes": Cache.bytes_for(
-            trial.checkpoint.config,
-            most,
-            torch.float16 if trial.device == "cuda" else torch.float32,
-            trial.checkpoint.config.decoder_layers,
-        ),
         "engine_and_capture_seconds": capture_seconds,
         "graphs": len(captured.engine.runner.graphs),
         "rows": rows,
@@ -164,77 +99,41 @@ def measure(trial: Trial) -> dict[str, Any]:
 
 
 def table_row(
-    engine_under_test: EngineUnderTest, unit: list[Clip]
-) -> tuple[dict[str, Any], ReferenceTokens]:
-    """K = 0 against K = 8 in one batch; and the tokens that the drafter was right about."""
-    plain = greedy(engine_under_test, "en")
+    captured: EngineUnderTest, eager: EngineUnderTest | None, unit: list[Clip]
+) -> dict[str, Any]:
+    """K = 0 against K = 8 in one batch, with graphs and without."""
+    chance = chance_for(ALPHA, BLOCK)
+    plain = greedy(captured, "en")
+    guessed = simulated(captured, "en", reference_tokens(plain, unit), chance, BLOCK)
     # What passes of nine tokens make of the clips is what such passes will say again.
-    reference = said(
-        unit, drafted(engine_under_test, reference_tokens(plain, unit)).transcribe(unit)
-    )
+    reference = reference_tokens(guessed, unit)
+    ways: list[Captiond] = []
+    for engine in filter(None, (captured, eager)):
+        ways += [greedy(engine, "en"), simulated(engine, "en", reference, chance, BLOCK)]
     if torch.cuda.is_initialized():
         torch.cuda.reset_peak_memory_stats()
-    base, fast = raced([plain, drafted(engine_under_test, reference)], unit)
-    peak = torch.cuda.max_memory_allocated() if torch.cuda.is_initialized() else None
+    raced = run_paired(ways, [unit], repeats=2, warm_ups=1, tell=lambda _: None)
+    base, fast = raced[:2]
     rounds = rounds_of(fast.transcriptions)
     assert rounds is not None
+    seconds = [float(one.seconds.sum()) for one in raced]
     row = {
         "batch": len(unit),
+        "audio_s": sum(clip.seconds for clip in unit),
         "tokens": sum(len(transcription.tokens) for transcription in base.transcriptions),
-        "greedy": speed(base, unit),
-        "drafted": speed(fast, unit),
-        "gain": float(base.seconds.sum() / fast.seconds.sum()),
-        "alpha": rounds.alpha,
-        "tau": rounds.tau,
-        "peak_bytes": peak,
+        "greedy_seconds": seconds[0],
+        "drafted_seconds": seconds[1],
+        "gain": seconds[0] / seconds[1],
+        **asdict(rounds),
+        "peak_bytes": torch.cuda.max_memory_allocated() if torch.cuda.is_initialized() else None,
         "drafted_differ": token_mismatches(fast.transcriptions, base.transcriptions),
         "unsteady": base.unsteady + fast.unsteady,
     }
-    return row, reference
-
-
-def against_eager(
-    captured: EngineUnderTest, eager: EngineUnderTest, unit: list[Clip], reference: ReferenceTokens
-) -> dict[str, Any]:
-    """The same batch with and without graphs: tokens, and how much faster captured is."""
-    ways = [
-        greedy(captured, "en"),
-        greedy(eager, "en"),
-        drafted(captured, reference),
-        drafted(eager, reference),
-    ]
-    plain, plain_eager, fast, fast_eager = raced(ways, unit)
-    return {
-        "greedy_mismatches": token_mismatches(plain.transcriptions, plain_eager.transcriptions),
-        "drafted_mismatches": token_mismatches(fast.transcriptions, fast_eager.transcriptions),
-        "greedy_gain": float(plain_eager.seconds.sum() / plain.seconds.sum()),
-        "drafted_gain": float(fast_eager.seconds.sum() / fast.seconds.sum()),
-    }
-
-
-def said(unit: Sequence[Clip], transcriptions: Sequence[Transcription]) -> ReferenceTokens:
-    """Tokens by clip."""
-    return {
-        clip: transcription.tokens for clip, transcription in zip(unit, transcriptions, strict=True)
-    }
-
-
-def raced(ways: Sequence[Captiond], unit: list[Clip]) -> list[Measurement]:
-    """Taking turns over one batch."""
-    return run_paired(ways, [unit], repeats=REPEATS, warm_ups=WARM_UPS, tell=lambda _: None)
-
-
-def speed(measurement: Measurement, unit: Sequence[Clip]) -> dict[str, float]:
-    """Of one batch, waveform to tokens."""
-    spent = float(measurement.seconds.sum())
-    return {
-        "seconds": spent,
-        "tokens_per_s": sum(
-            len(transcription.tokens) for transcription in measurement.transcriptions
-        )
-        / spent,
-        "audio_s_per_s": sum(clip.seconds for clip in unit) / spent,
-    }
+    for name, one, other in zip(("greedy", "drafted"), raced, raced[2:], strict=False):
+        mismatches = token_mismatches(one.transcriptions, other.transcriptions)
+        gain = float(other.seconds.sum() / one.seconds.sum())
+        row.setdefault("eager", {})[name] = {"mismatches": mismatches, "gain": gain}
+    return row
 
 
 def main() -> None:
@@ -248,9 +147,8 @@ def main() -> None:
         torch.set_num_threads(1)  # tensors this small only wait for a second thread
     figures = measure(tiny() if args.tiny else large())
     print(json.dumps(figures, indent=1))
-    eager = [row["eager"] for row in figures["rows"] if "eager" in row]
-    if any(row["greedy_mismatches"] or row["drafted_mismatches"] for row in eager):
-        raise SystemExit(1)
+    eager = [way for row in figures["rows"] for way in row.get("eager", {}).values()]
+    sys.exit(any(way["mismatches"] for way in eager))
 
 
 if __name__ == "__main__":

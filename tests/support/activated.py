@@ -4,7 +4,7 @@ import asyncio
 import os
 
 from daemon.config import Config
-from daemon.monitoring.systemd_notify import Manager, inherited_sockets
+from daemon.monitoring.systemd_notify import Notifier, inherited_sockets
 from daemon.serve import serve
 from daemon.server import Daemon
 from tests.support.fakes import ScriptedEngine
@@ -14,7 +14,7 @@ async def main() -> None:
     """Serve until SIGTERM."""
     sockets = inherited_sockets(os.environ, os.getpid())
     assert sockets, "nothing was handed over"
-    await serve(Daemon(Config(), ScriptedEngine, inherited=sockets), Manager(), Config)
+    await serve(Daemon(Config(), ScriptedEngine, inherited=sockets), Notifier(), Config)
 
 
 asyncio.run(main())

@@ -38,12 +38,9 @@ def imports(path: Path) -> set[str]:
     return names
 
 
-def room_of(name: str, root: Path) -> str:
+def room_of(name: str) -> str:
     """The room of a module by its dotted name: its folder, or itself where it lies in the package's own."""
-    parts = name.split(".")
-    if len(parts) > 1 and (root / parts[0] / parts[1]).is_dir():
-        return ".".join(parts[:2])
-    return ".".join(parts[:2])
+    return ".".join(name.split(".")[:2])
 
 
 def arrows(root: Path, package: str) -> dict[str, set[str]]:
@@ -51,8 +48,8 @@ def arrows(root: Path, package: str) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for path in sources(root, package):
         name = ".".join(path.relative_to(root).with_suffix("").parts)
-        room = room_of(name, root)
-        others = {room_of(one, root) for one in imports(path) if one.startswith(f"{package}.")}
+        room = room_of(name)
+        others = {room_of(one) for one in imports(path) if one.startswith(f"{package}.")}
         known = {one for one in others if _exists(one, root)}
         found.setdefault(room, set()).update(known - {room})
     return found

@@ -51,6 +51,11 @@ def read(name: str) -> NDArray[np.float32]:
     return np.asarray(soxr.resample(mono, rate, SAMPLE_RATE), np.float32)
 
 
+def english(under: str = "") -> list[Recording]:
+    """The English test recordings that are utterances: of up to 30 s."""
+    return [one for one in recordings(language="en", under=under) if one.seconds <= 30]
+
+
 def recordings(use: str = "test", language: str | None = None, under: str = "") -> list[Recording]:
     """The manifest's rows for one use, in its order; `under` restricts to a path prefix."""
     with MANIFEST.open(encoding="utf-8", newline="") as file:

@@ -142,6 +142,18 @@ async def stop(page: Page) -> None:
     await page.get_by_role("button", name="Stop").click()
 
 
+async def listen(page: Page) -> None:
+    """Start, and wait until the page listens."""
+    await start(page)
+    await expect(page.get_by_role("status")).to_have_text("Listening")
+
+
+async def end(page: Page) -> None:
+    """Stop, and wait until the page is ready again."""
+    await stop(page)
+    await expect(page.get_by_role("status")).to_have_text("Ready")
+
+
 def lines(page: Page) -> Locator:
     """The captions that are final."""
     return page.locator("#log .words")

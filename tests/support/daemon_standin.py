@@ -9,16 +9,13 @@ what becomes of it; see FATES.
 
 import argparse
 import asyncio
+import functools
 import os
 import signal
 import sys
 
-from websockets.asyncio.server import ServerConnection, serve
-from websockets.exceptions import ConnectionClosed
-from websockets.typing import Subprotocol
-
-from streaming.protocol import SUBPROTOCOL, Speech, Stop
-from tests.support.standin import Peer, closed, final, partial
+from streaming.protocol import Speech, Stop
+from tests.support.standin import Peer, closed, final, partial, standin
 
 FATES = {
     "well": "gets ready, serves, and stops with status 0",
@@ -34,52 +31,39 @@ FATES = {
 }
 
 
-class Standin:
-    """One run of the program."""
-
-    def __init__(self, fate: str, lines: list[str]) -> None:
-        self.stop = asyncio.Event()
-        self._fate = fate
-        self._lines = lines
-
-    async def handle(self, websocket: ServerConnection) -> None:
-        peer = Peer(websocket)
-        try:
-            await peer.open()
-            await peer.until(bytes)
-            if self._fate == "crash":
-                sys.stderr.write("out of memory\n")
-                sys.stderr.flush()
-                os._exit(5)
-            if self._fate in {"interrupted", "deaf-interrupted"}:
-                os.kill(os.getppid(), signal.SIGINT)
-            await peer.until(Stop)
-            for number, line in enumerate(self._lines):
-                await peer.send(
-                    Speech(event="start", utterance=number, at=0.0),
-                    partial("Some", utterance=number),
-                    final(line, utterance=number, end=0.25),
-                )
-            await peer.send(closed(len(peer.audio) // 2))
-        except ConnectionClosed:
-            pass  # the client went first
+async def serve(peer: Peer, fate: str, lines: list[str]) -> None:
+    """One session."""
+    await peer.open()
+    await peer.until(bytes)
+    if fate == "crash":
+        sys.stderr.write("out of memory\n")
+        sys.stderr.flush()
+        os._exit(5)
+    if fate in {"interrupted", "deaf-interrupted"}:
+        os.kill(os.getppid(), signal.SIGINT)
+    await peer.until(Stop)
+    for number, line in enumerate(lines):
+        await peer.send(
+            Speech(event="start", utterance=number, at=0.0),
+            partial("Some", utterance=number),
+            final(line, utterance=number, end=0.25),
+        )
+    await peer.send(closed(len(peer.audio) // 2))
 
 
-async def run(fate: str, host: str, port: int, text: str) -> int:
+async def run(fate: str, text: str) -> int:
     """Serve until SIGTERM. The exit status."""
-    standin = Standin(fate, text.split("/"))
+    stop = asyncio.Event()
     if not fate.startswith("deaf"):
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, standin.stop.set)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     else:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    protocols = [Subprotocol(SUBPROTOCOL)]
-    async with serve(standin.handle, host, port, subprotocols=protocols) as server:
+    async with standin(functools.partial(serve, fate=fate, lines=text.split("/"))) as server:
         if fate == "loading-interrupted":
             os.kill(os.getppid(), signal.SIGINT)
         if not fate.startswith("loading"):
-            chosen = next(iter(server.sockets)).getsockname()[1]
-            print(f"ready on ws://{host}:{chosen} (scripted)", file=sys.stderr, flush=True)
-        await standin.stop.wait()
+            print(f"ready on {server.url} (scripted)", file=sys.stderr, flush=True)
+        await stop.wait()
     return 7 if fate == "bad-end" else 0
 
 
@@ -87,8 +71,8 @@ def main() -> int:
     """Parse what the demo passes, and live the fate."""
     parser = argparse.ArgumentParser()
     parser.add_argument("fate", choices=FATES)
-    parser.add_argument("--host", required=True)
-    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--host", choices=["127.0.0.1"], required=True)
+    parser.add_argument("--port", choices=["0"], required=True)
     parser.add_argument("--drafter", choices=["auto", "none"], required=True)
     parser.add_argument("--model", required=True)
     parser.add_argument("--log-level", choices=["info"], required=True)
@@ -99,7 +83,7 @@ def main() -> int:
     if args.fate == "importing-interrupted":
         os.kill(os.getppid(), signal.SIGINT)
         signal.pause()
-    return asyncio.run(run(args.fate, args.host, args.port, args.model))
+    return asyncio.run(run(args.fate, args.model))
 
 
 if __name__ == "__main__":

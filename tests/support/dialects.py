@@ -25,7 +25,7 @@ from streaming.protocol import (
 )
 from streaming.session import Output, Session
 from streaming.utterance import Decode
-from tests.support.streams import Heard, Loudness, Samples
+from tests.support.streams import GoodHypothesis, Loudness, Samples
 
 NAME = "0123456789abcdef" * 2
 LIMITS = Limits(frame_bytes=2**20, utterance_seconds=30.0, buffered_seconds=60.0)
@@ -172,5 +172,5 @@ class Conversation:
             TimedWord(word, n * middle, (n + 1) * middle, 0.9)
             for n, word in enumerate(text.split())
         )
-        hypothesis = Heard(text, timed=timed if self._words else None)
+        hypothesis = GoodHypothesis(text, timed=timed if self._words else None)
         self._carry_out(self._open().accept(decode, hypothesis, ms=5.0))

@@ -8,7 +8,7 @@ import numpy as np
 
 from daemon.monitoring.health import Health
 from daemon.recognition.request_queue import Result, Work
-from daemon.recognition.scheduler import Engine, Facts
+from daemon.recognition.scheduler import Engine, SchedulerStats
 from model.engine.requests import Failure, Request, RequestOutput
 from model.whisper.alignment import WordTiming
 from streaming.protocol import SAMPLE_RATE
@@ -20,15 +20,22 @@ class ScriptedEngine:
     """Satisfies `daemon.recognition.scheduler.Engine`; every request is finished by the first round after it.
 
     text: what a request is heard as; by default its number of samples. `hold` makes rounds wait
-    until `release`; a held round takes in all that the engine was given before it. What `text`
-    raises, the round does. `admitted` and `cancelled` are in order; `occupied` is what is running.
+    until `release`, and so does `held`; a held round takes in all that the engine was given before it.
+    warm: whether warm-up ends at once. What `text` raises, the round does. `admitted` and `cancelled` are in order; `occupied` is what is running.
     """
 
     name = "scripted"
     drafter: str | None = None
     languages = frozenset({"de", "en"})
 
-    def __init__(self, *, slots: int = 4, text: Callable[[Request], str] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        slots: int = 4,
+        text: Callable[[Request], str] | None = None,
+        held: bool = False,
+        warm: bool = True,
+    ) -> None:
         self.slots = slots
         self.admitted: list[Request] = []
         self.cancelled: list[Request] = []
@@ -39,9 +46,11 @@ class ScriptedEngine:
         self.entered = threading.Event()  # a round waits for `release`
         self._text = text or (lambda request: str(len(request.audio)))
         self._open = threading.Event()
-        self._open.set()
+        if not held:
+            self.release()
         self._warm = threading.Event()
-        self._warm.set()
+        if warm:
+            self.finish_warm_up()
 
     def hold(self) -> None:
         """Let the next round wait."""
@@ -51,10 +60,6 @@ class ScriptedEngine:
     def release(self) -> None:
         """Let rounds go on."""
         self._open.set()
-
-    def hold_warm_up(self) -> None:
-        """Let the warm-up wait."""
-        self._warm.clear()
 
     def finish_warm_up(self) -> None:
         """Let the warm-up end."""
@@ -123,16 +128,8 @@ def _is_an_engine(engine: ScriptedEngine) -> Engine:
     return engine
 
 
-FACTS = Facts(
-    waiting=1,
-    running=2,
-    lag=0.25,
-    turn=1.0,
-    idle=3.0,
-    superseded=4,
-    finals=5,
-    partials=6,
-    failed=7,
+STATS = SchedulerStats(
+    waiting=1, running=2, lag=0.25, turn=1.0, idle=3.0, superseded=4, finals=5, partials=6, failed=7
 )
 
 
@@ -140,7 +137,7 @@ def health(**changes: Any) -> Health:
     """A daemon that is well, but for `changes`."""
     fields: dict[str, Any] = {
         "status": "ok",
-        "facts": FACTS,
+        "stats": STATS,
         "sessions": 2,
         "parked": 0,
         "finishing": 0,

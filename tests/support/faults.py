@@ -8,7 +8,7 @@ import math
 import resource
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from websockets.exceptions import ConnectionClosed
 
 from daemon.config import Config, ConfigError
 from daemon.monitoring.metrics import total
-from daemon.monitoring.systemd_notify import Manager
+from daemon.monitoring.systemd_notify import Notifier
 from daemon.recognition.request_queue import Result
 from daemon.recognition.scheduler import Engine
 from daemon.serve import reload
@@ -154,7 +154,7 @@ async def half_open(stage: Stage) -> dict[str, Any]:
         writer.write(b"GET / HT")
     async with stage.client() as client:
         await client.say(START, sentence())
-        await client.hear_until(Ready)
+        await client.receive_until(Ready)
         client.socket.transport.pause_reading()
         await asyncio.sleep(0.2)
         client.socket.transport.abort()
@@ -232,7 +232,7 @@ async def broken_reload(stage: Stage) -> dict[str, Any]:
         raise ConfigError("captiond.toml is not TOML")
 
     for _ in range(20):
-        reload(stage.daemon, Manager(), read)
+        reload(stage.daemon, Notifier(), read)
     return {"reloads": 20}
 
 
@@ -246,7 +246,7 @@ async def certificate_swap(stage: Stage) -> dict[str, Any]:
         stage.daemon.reload(stage.config)
     async with stage.client() as client:
         await client.say(START)
-        await client.hear_until(Ready)
+        await client.receive_until(Ready)
     return {"swaps": 5, "broken": 1}
 
 
@@ -299,18 +299,14 @@ async def inflict(stage: Stage, fault: str, wanted: list[str]) -> dict[str, Any]
     return {**facts, "neighbours_unchanged": sum(texts == wanted for texts in heard)}
 
 
-async def stopped_in_mid_word(stage: Stage, sessions: int = NEIGHBOURS) -> dict[str, Any]:
+async def stopped_in_mid_word(stage: Stage) -> dict[str, Any]:
     """SIGTERM while everybody speaks: every utterance that was begun has its final, then 1001."""
     delivered = promised = 0
     begun = stage.audio[: len(stage.audio) * 2 // 3]
     audio = stage.daemon.metrics.audio  # seconds
-    wanted = total(audio) + sessions * (len(begun) // 2) / 16_000
-    async with (
-        stage.client() as one,
-        stage.client() as two,
-        stage.client() as three,
-    ):
-        clients = [one, two, three][:sessions]
+    wanted = total(audio) + NEIGHBOURS * (len(begun) // 2) / 16_000
+    async with AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(stage.client()) for _ in range(NEIGHBOURS)]
         for client in clients:
             await client.say(START, begun)
         await until(lambda: math.isclose(total(audio), wanted))
@@ -320,4 +316,4 @@ async def stopped_in_mid_word(stage: Stage, sessions: int = NEIGHBOURS) -> dict[
             (closed,) = client.all(Closed)
             promised += closed.finals
             delivered += len(client.all(Final))
-    return {"sessions": sessions, "finals_promised": promised, "finals_delivered": delivered}
+    return {"sessions": NEIGHBOURS, "finals_promised": promised, "finals_delivered": delivered}

@@ -1,10 +1,15 @@
 """Proposers that know the answer, or take care not to, and random arrival: to try the engine with."""
 
 import random
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 
+import torch
+
+from model.drafting.interface import Proposer
+from model.drafting.previous_text import PreviousText
 from model.engine.engine import Engine
-from model.engine.requests import Request, RequestOutput
+from model.engine.requests import Failure, Request, RequestOutput
 
 
 class Oracle:
@@ -16,7 +21,7 @@ class Oracle:
         self._random = random.Random(seed)
         self._done = 0
 
-    def emit(self, tokens: Sequence[int]) -> None:
+    def observe(self, tokens: Sequence[int]) -> None:
         self._done += len(tokens)
 
     def propose(self, limit: int) -> list[int]:
@@ -34,7 +39,7 @@ class Guesser:
         self._eot = eot
         self._random = random.Random(seed)
 
-    def emit(self, tokens: Sequence[int]) -> None:
+    def observe(self, tokens: Sequence[int]) -> None:
         pass
 
     def propose(self, limit: int) -> list[int]:
@@ -51,6 +56,44 @@ class Adversary(Oracle):
     def propose(self, limit: int) -> list[int]:
         block = super().propose(limit)
         return [*block[:-1], self._eot] if block else []
+
+
+def proposers(
+    plain: Callable[[Request], Sequence[int]], requests: list[Request], eot: int
+) -> dict[str, Callable[[Request], Proposer | None]]:
+    """Every kind of proposer, each with what plain decoding says of the request, or of the one before."""
+    return {
+        "none": lambda _: None,
+        "oracle": lambda request: Oracle(plain(request), acceptance=0.575),
+        "perfect": lambda request: Oracle(plain(request), acceptance=1.0),
+        "random": lambda _: Guesser(eot),
+        "adversarial": lambda request: Adversary(plain(request), eot),
+        "reuse": lambda request: PreviousText(plain(requests[requests.index(request) - 1])),
+    }
+
+
+def chi_square(
+    one: Counter[tuple[int, ...]], other: Counter[tuple[int, ...]], least: int
+) -> tuple[float, int]:
+    """Of equally many draws each: the p-value that they are of one distribution, and the outcomes.
+
+    Outcomes seen fewer than `least` times count as one.
+    """
+    common = [outcome for outcome, n in (one + other).items() if n >= least]
+    pairs = [(one[outcome], other[outcome]) for outcome in common]
+    rest = (one.total() - sum(a for a, _ in pairs), other.total() - sum(b for _, b in pairs))
+    pairs += [rest] if any(rest) else []
+    chi2 = torch.tensor(sum((a - b) ** 2 / (a + b) for a, b in pairs))
+    p = torch.special.gammaincc(torch.tensor((len(pairs) - 1) / 2), chi2 / 2)
+    return float(p), len(pairs)
+
+
+def drain(engine: Engine) -> list[RequestOutput | Failure]:
+    """All that comes of the requests that are under way."""
+    results: list[RequestOutput | Failure] = []
+    while engine.occupied:
+        results += engine.step()
+    return results
 
 
 def run_shuffled(

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from daemon.config import Config
 from daemon.server import Daemon
-from model.engine.build import start
+from model.engine.build import build
 from model.engine.engine import Engine
 
 
@@ -15,7 +15,7 @@ async def whisper_daemon(model: str = "base", threads: int = 1) -> AsyncIterator
     """Ready, on a free port."""
 
     def load() -> Engine:
-        return start(model, device="cpu", threads=threads, slots=2)
+        return build(model, device="cpu", threads=threads, slots=2)
 
     daemon = Daemon(Config(port=0), load)
     await daemon.start()

@@ -4,19 +4,13 @@ import torch
 
 from model.drafting.parallel import Architecture, from_target
 from model.drafting.speech_draft import SpeechDraft
-from model.training.data.packing import (
-    IGNORED,
-    Batch,
-    lookup_of,
-    pack,
-)
+from model.training.data.packing import IGNORED, Batch, lookup_of, pack
 from model.training.data.teacher import Trajectory
 from model.training.speech_student import SpeechStudent
 from model.training.student import ParallelStudent, Student
-from model.whisper.network import Whisper
-from tests.support.lessons import AUX_LAYERS, CPU
+from tests.support.lessons import AUX_LAYERS
 from tests.support.tiny import CHECKPOINT
-from tests.support.tiny_drafters import tiny_speech_draft
+from tests.support.tiny_drafters import tiny_speech_draft, whisper_of
 
 WIDTH = int(CHECKPOINT.config.d_model)
 SIZE = int(CHECKPOINT.config.vocab_size)
@@ -37,26 +31,30 @@ def trajectory(length: int, states: int = 50, seed: int = 0) -> Trajectory:
     )
 
 
+def lesson_of(
+    taught: list[Trajectory], anchors: list[list[int]], block: int = 4, lookup: torch.Tensor = EVERY
+) -> Batch:
+    return pack(taught, anchors, kept=AUX_LAYERS, wanted=AUX_LAYERS, block=block, lookup=lookup)
+
+
+@torch.no_grad()
 def packed(pupil: Student, one: Trajectory, anchors: list[int]) -> torch.Tensor:
     """Logits [anchors, block, vocabulary]."""
-    batch = pack([one], [anchors], kept=AUX_LAYERS, wanted=AUX_LAYERS, block=4, lookup=EVERY)
-    with torch.no_grad():
-        return pupil.logits(batch)[0]
+    return pupil.logits(lesson_of([one], [anchors]))[0]
 
 
 def parallel_student(
     vocabulary: tuple[int, ...] | None = None, soft: float = 0.0
 ) -> ParallelStudent:
-    whisper = Whisper.from_weights(CHECKPOINT.config, CHECKPOINT.weights, CPU, torch.float32)
     torch.manual_seed(0)
-    network = from_target(whisper, Architecture(2, 4, AUX_LAYERS, vocabulary), (0, 1))
+    architecture = Architecture(2, 4, AUX_LAYERS, vocabulary)
+    network = from_target(whisper_of(CHECKPOINT), architecture, (0, 1))
     return ParallelStudent(network, CHECKPOINT, soft=soft)
 
 
 def batch(vocabulary: tuple[int, ...] | None = None) -> Batch:
-    lookup = EVERY if vocabulary is None else lookup_of(vocabulary, len(EVERY))
     taught = [trajectory(12), trajectory(9, seed=1)]
-    return pack(taught, [[4, 9], [5]], kept=AUX_LAYERS, wanted=AUX_LAYERS, block=4, lookup=lookup)
+    return lesson_of(taught, [[4, 9], [5]], lookup=lookup_of(vocabulary, SIZE))
 
 
 @torch.no_grad()

@@ -5,8 +5,10 @@ kept for it to judge. A script that fails makes the test fail when the server en
 """
 
 import asyncio
+import os
+import signal
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -17,31 +19,13 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
 
-from streaming.protocol import (
-    SUBPROTOCOL,
-    ClientMessage,
-    Closed,
-    DecodeFigures,
-    Final,
-    Flush,
-    Heard,
-    Lag,
-    Limits,
-    Partial,
-    Ready,
-    ServerMessage,
-    Speech,
-    Start,
-    Stop,
-    decode_client,
-    encode,
-)
+from streaming import protocol
 
-FIGURES = DecodeFigures(rounds=1, proposed=0, accepted=0, reused=0, ms=1.0)
+FIGURES = protocol.DecodeFigures(rounds=1, proposed=0, accepted=0, reused=0, ms=1.0)
 
 
-def final(text: str, start: float = 0.0, end: float = 1.0, utterance: int = 0) -> Final:
-    return Final(
+def final(text: str, start: float = 0.0, end: float = 1.0, utterance: int = 0) -> protocol.Final:
+    return protocol.Final(
         utterance=utterance,
         start=start,
         end=end,
@@ -53,17 +37,17 @@ def final(text: str, start: float = 0.0, end: float = 1.0, utterance: int = 0) -
     )
 
 
-def partial(text: str, stable: int = 0, utterance: int = 0) -> Partial:
-    return Partial(utterance=utterance, start=0.0, end=0.5, text=text, stable=stable)
+def partial(text: str, stable: int = 0, utterance: int = 0) -> protocol.Partial:
+    return protocol.Partial(utterance=utterance, start=0.0, end=0.5, text=text, stable=stable)
 
 
-def closed(received: int = 16_000) -> Closed:
-    return Closed(received=received, speech=received, silence=0, refused=0, finals=1)
+def closed(received: int = 16_000) -> protocol.Closed:
+    return protocol.Closed(received=received, speech=received, silence=0, refused=0, finals=1)
 
 
-def ready(frame_bytes: int = 1 << 20) -> Ready:
-    limits = Limits(frame_bytes=frame_bytes, utterance_seconds=30.0, buffered_seconds=60.0)
-    return Ready(session="s1", model="scripted", drafter=None, limits=limits)
+def ready(frame_bytes: int = 1 << 20) -> protocol.Ready:
+    limits = protocol.Limits(frame_bytes=frame_bytes, utterance_seconds=30.0, buffered_seconds=60.0)
+    return protocol.Ready(session="s1", model="scripted", drafter=None, limits=limits)
 
 
 @dataclass
@@ -72,38 +56,38 @@ class Peer:
 
     websocket: ServerConnection
     frames: list[bytes] = field(default_factory=list)
-    messages: list[ClientMessage] = field(default_factory=list)
+    messages: list[protocol.ClientMessage] = field(default_factory=list)
 
     @property
     def audio(self) -> bytes:
         return b"".join(self.frames)
 
     @property
-    def start(self) -> Start:
+    def start(self) -> protocol.Start:
         """What the caller asked for; whether it can be resumed is the library's own wish."""
         first = self.messages[0]
-        assert isinstance(first, Start)
+        assert isinstance(first, protocol.Start)
         return structs.replace(first, resumable=False)
 
-    async def receive(self) -> ClientMessage | bytes:
+    async def receive(self) -> protocol.ClientMessage | bytes:
         data = await self.websocket.recv()
         if isinstance(data, bytes):
             self.frames.append(data)
             return data
-        message = decode_client(data)
+        message = protocol.decode_client(data)
         self.messages.append(message)
         return message
 
-    async def until(self, kind: type[ClientMessage | bytes]) -> None:
+    async def until(self, kind: type[protocol.ClientMessage | bytes]) -> None:
         while not isinstance(await self.receive(), kind):
             pass
 
-    async def send(self, *messages: ServerMessage) -> None:
+    async def send(self, *messages: protocol.ServerMessage) -> None:
         for message in messages:
-            await self.websocket.send(encode(message))
+            await self.websocket.send(protocol.encode(message))
 
     async def open(self, frame_bytes: int = 1 << 20) -> None:
-        await self.until(Start)
+        await self.until(protocol.Start)
         await self.send(ready(frame_bytes))
 
 
@@ -115,10 +99,47 @@ async def obedient(peer: Peer) -> None:
     """A final for every flush, one more at the end: "one", "two", …"""
     await peer.open()
     words = iter(["one", "two", "three"])
-    while not isinstance(message := await peer.receive(), Stop):
-        if isinstance(message, Flush):
+    while not isinstance(message := await peer.receive(), protocol.Stop):
+        if isinstance(message, protocol.Flush):
             await peer.send(final(next(words)))
     await peer.send(final(next(words)), closed(len(peer.audio) // 2))
+
+
+def answering(
+    *messages: protocol.ServerMessage, early: Sequence[protocol.ServerMessage] = ()
+) -> Script:
+    """A script that says `early` at the first sound, and `messages` after `stop`."""
+
+    async def script(peer: Peer) -> None:
+        await peer.open()
+        if early:
+            await peer.until(bytes)
+            await peer.send(*early)
+        await peer.until(protocol.Stop)
+        await peer.send(*messages)
+
+    return script
+
+
+def interrupted(
+    after: int = 1,
+    early: Sequence[protocol.ServerMessage] = (),
+    number: signal.Signals = signal.SIGINT,
+) -> Script:
+    """A daemon whose user interrupts once `after` bytes and, behind what it says `early`, more have come."""
+
+    async def script(peer: Peer) -> None:
+        await peer.open()
+        while len(peer.audio) < after:
+            await peer.receive()
+        if early:
+            await peer.send(*early)
+            await peer.until(bytes)
+        os.kill(os.getpid(), number)
+        await peer.until(protocol.Stop)
+        await peer.send(final("spoken so far"), closed())
+
+    return script
 
 
 @dataclass
@@ -131,7 +152,10 @@ class Standin:
 
 @asynccontextmanager
 async def standin(
-    script: Script = obedient, *, subprotocol: str | None = SUBPROTOCOL, gate: Gate | None = None
+    script: Script = obedient,
+    *,
+    subprotocol: str | None = protocol.SUBPROTOCOL,
+    gate: Gate | None = None,
 ) -> AsyncIterator[Standin]:
     """The server in this event loop. `gate` may answer the handshake in HTTP."""
     peers: list[Peer] = []
@@ -195,23 +219,25 @@ def standin_thread(script: Script = obedient, *, gate: Gate | None = None) -> It
     ended.result()
 
 
-START_OF_SPEECH = Speech(event="start", utterance=0, at=0.0)
-SECOND_START = Speech(event="start", utterance=1, at=1.0)
+START_OF_SPEECH = protocol.Speech(event="start", utterance=0, at=0.0)
+SECOND_START = protocol.Speech(event="start", utterance=1, at=1.0)
 
 
-async def collect(captions: AsyncIterator[ServerMessage], into: list[ServerMessage]) -> None:
+async def collect(
+    captions: AsyncIterator[protocol.ServerMessage], into: list[protocol.ServerMessage]
+) -> None:
     async for message in captions:
         into.append(message)  # noqa: PERF401 - a comprehension would lose all of it on an error
 
 
-SESSION: tuple[ServerMessage, ...] = (
+SESSION: tuple[protocol.ServerMessage, ...] = (
     ready(),
-    Speech(event="start", utterance=0, at=0.5),
+    protocol.Speech(event="start", utterance=0, at=0.5),
     partial("good"),
     final(" Good <b>morning</b> & bye", 0.5, 1.75),
     final("", 2.0, 2.5, utterance=1),
-    Lag(seconds=3.0, shedding="partials"),
-    Heard(bytes=9),
+    protocol.Lag(seconds=3.0, shedding="partials"),
+    protocol.Heard(bytes=9),
     final(" --> two", 3.0, 3.5, utterance=2),
     closed(64_000),
 )

@@ -14,9 +14,7 @@ from streaming.protocol import Closed, Encoding, Start
 from streaming.session import Output, Session
 from streaming.settings import Settings
 from streaming.utterance import Decode
-from streaming.vad import (
-    FRAME,
-)
+from streaming.vad import FRAME
 
 RATE = 16_000
 Samples = NDArray[np.float32]
@@ -32,7 +30,7 @@ class Loudness:
 
 
 @dataclass(frozen=True)
-class Heard(Hypothesis):
+class GoodHypothesis(Hypothesis):
     """A hypothesis with figures that nothing is wrong with."""
 
     language: str = "en"
@@ -73,7 +71,7 @@ def feed(stream: Session, data: bytes) -> list[Output]:
     return outputs
 
 
-def hear(stream: Session, *audio: Samples) -> list[Output]:
+def feed_all(stream: Session, *audio: Samples) -> list[Output]:
     """Feed a stream of int16 frame by frame."""
     return [output for frame in frames(*audio) for output in feed(stream, frame)]
 
@@ -124,7 +122,9 @@ def answer(stream: Session, outputs: Iterable[Output]) -> list[Output]:
     return [
         message
         for decode in decodes(outputs)
-        for message in stream.accept(decode, Heard(f"{decode.start} {decode.stop}"), ms=5.0)
+        for message in stream.accept(
+            decode, GoodHypothesis(f"{decode.start} {decode.stop}"), ms=5.0
+        )
     ]
 
 

@@ -27,6 +27,19 @@ SPECIALS = (
 )
 VOCABULARY = 256 + len(SPECIALS)
 
+SMALL = {
+    "vocab_size": 300,
+    "d_model": 32,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 64,
+    "decoder_ffn_dim": 64,
+    "max_source_positions": 100,
+    "max_target_positions": 64,
+}
+
 
 def tiny_tokenizer() -> Tokenizer:
     """One token a byte, then the special tokens in Whisper's order."""
@@ -65,17 +78,8 @@ def tiny_tokens(*, multilingual: bool = True) -> TokenTable:
 
 def tiny_config(**changes: int) -> WhisperConfig:
     """Two layers, two heads, a 2 s window and 64 positions."""
-    facts = {
+    facts = SMALL | {
         "vocab_size": VOCABULARY,
-        "d_model": 32,
-        "encoder_layers": 2,
-        "decoder_layers": 2,
-        "encoder_attention_heads": 2,
-        "decoder_attention_heads": 2,
-        "encoder_ffn_dim": 64,
-        "decoder_ffn_dim": 64,
-        "max_source_positions": 100,
-        "max_target_positions": 64,
         "pad_token_id": 256,
         "bos_token_id": 256,
         "eos_token_id": 256,
@@ -126,20 +130,6 @@ def changed(
 ) -> dict[str, Tensor]:
     """A copy of `weights` in which one tensor is another."""
     return weights | {name: change(weights[name].clone())}
-
-
-SMALL = {
-    "vocab_size": 300,
-    "d_model": 32,
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "encoder_attention_heads": 2,
-    "decoder_attention_heads": 2,
-    "encoder_ffn_dim": 64,
-    "decoder_ffn_dim": 64,
-    "max_source_positions": 100,
-    "max_target_positions": 64,
-}
 
 
 CHECKPOINT = tiny_checkpoint()

@@ -8,9 +8,9 @@ from model.bench.benchmark import Benchmark, Plan
 from model.bench.clips import Clip
 from model.drafting.drafter_files import save_network
 from model.drafting.parallel import Architecture, from_target
-from model.whisper.network import Whisper
 from tests.support.references import one_second
 from tests.support.tiny import CHECKPOINT
+from tests.support.tiny_drafters import whisper_of
 
 PLAN = Plan(
     language="en",
@@ -45,12 +45,6 @@ def field(tmp_path: Path, plan: Plan = PLAN) -> Benchmark:
 
 def save_tiny_drafter(path: Path) -> Path:
     """An untrained drafter of the tiny model, on disk."""
-    whisper = Whisper.from_weights(
-        CHECKPOINT.config,
-        CHECKPOINT.weights,
-        CHECKPOINT.weights["decoder.positions"].device,
-        CHECKPOINT.weights["decoder.positions"].dtype,
-    )
-    network = from_target(whisper, Architecture(1, 4, (0, 1)), (1,))
+    network = from_target(whisper_of(CHECKPOINT), Architecture(1, 4, (0, 1)), (1,))
     save_network(path, network, target=CHECKPOINT.fingerprint, acceptance=[0.9] * 4)
     return path

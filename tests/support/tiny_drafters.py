@@ -5,12 +5,7 @@ import torch
 
 from model.checkpoints.load import Checkpoint
 from model.drafting.drafter_files import TrainedDrafter
-from model.drafting.parallel import (
-    Architecture,
-    ParallelDrafter,
-    from_target,
-    spread_aux_layers,
-)
+from model.drafting.parallel import Architecture, ParallelDrafter, from_target, spread_aux_layers
 from model.drafting.speech_draft import SpeechArchitecture
 from model.drafting.speech_draft import from_target as speech_from_target
 from model.whisper.network import Whisper

@@ -1,5 +1,6 @@
 """The tiny Whisper on disk, as Transformers and CTranslate2 write it."""
 
+import hashlib
 import json
 import struct
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from model.checkpoints.load import Checkpoint
+from model.checkpoints.load import Checkpoint, Package
 from model.checkpoints.reference import as_transformers
 from model.checkpoints.tensor_names import ctranslate2_names
 from tests.support.tiny import random_weights, tiny_config, tiny_tokens, write_tokenizer
@@ -84,3 +85,17 @@ def save_ctranslate2(directory: Path, dtype: torch.dtype = torch.float16) -> Pat
     )
     write_tokenizer(directory)
     return directory
+
+
+def in_parts(folder: Path, whole: bytes) -> Package:
+    """A model.bin in the pieces of two packages, which can be imported from `folder`."""
+    parts = []
+    for number, piece in ((1, whole[: len(whole) // 3]), (2, whole[len(whole) // 3 :])):
+        data = folder / f"tinypart{number}" / "data"
+        data.mkdir(parents=True)
+        (data.parent / "__init__.py").touch()
+        (data / f"model.bin.part{number}").write_bytes(piece)
+        parts.append((f"tinypart{number}", f"data/model.bin.part{number}"))
+    (folder / "tinypart1" / "data" / "config.json").write_text("{}")
+    digest = hashlib.sha256(whole).hexdigest()
+    return Package(("tinypart1", "tinypart2"), "tinypart1", "data", tuple(parts), digest)

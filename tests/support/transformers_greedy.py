@@ -11,7 +11,7 @@ from model.whisper.mel import SAMPLE_RATE
 
 
 def prompt_like(checkpoint: Checkpoint) -> Tensor:
-    """The opening of an English transcription, as `generate` takes it: [1, n]."""
+    """The prompt tokens of an English transcription, as `generate` takes it: [1, n]."""
     return torch.tensor([checkpoint.tokens.prompt_tokens([], "en", "transcribe")])
 
 
@@ -20,7 +20,7 @@ def greedy_reference(
 ) -> tuple[tuple[int, ...], list[Tensor]]:
     """Tokens of transformers' own greedy `generate` with its own features, and each step's scores.
 
-    English, no timestamps, and the engine's budget of half the context.
+    English, no timestamps, and the engine's limit of half the context.
     """
     extractor = WhisperFeatureExtractor(feature_size=checkpoint.config.num_mel_bins)
     features = extractor(audio, sampling_rate=SAMPLE_RATE, return_tensors="pt").input_features
@@ -32,7 +32,7 @@ def greedy_reference(
         return_dict_in_generate=True,
         output_scores=True,
     )
-    # Only this form of the answer keeps the opening in front.
+    # Only this form of the answer keeps the prompt tokens in front.
     sequence = generated.sequences[0].tolist()
     assert sequence[: prompt_tokens.shape[1]] == prompt_tokens[0].tolist()
     return tuple(sequence[prompt_tokens.shape[1] :]), list(generated.scores)

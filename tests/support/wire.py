@@ -10,27 +10,22 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
 import soundfile
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.http11 import Response
 from websockets.typing import Subprotocol
 
 from daemon.config import Config
 from daemon.server import Daemon
-from streaming.protocol import (
-    SUBPROTOCOL,
-    ClientMessage,
-    Closed,
-    Final,
-    ServerMessage,
-    Start,
-    decode_server,
-    encode,
-)
+from streaming import protocol
 from tests.support.fakes import PATIENCE, ScriptedEngine
 
 SAMPLE = Path(__file__).parent.parent.parent / "clients" / "sample.flac"
 FRAME = 640  # bytes: 20 ms of 16 kHz mono int16
+
+ALICE, BOB = "alices-token-is-long", "bobs-token-is-longer"
 
 M = TypeVar("M")
 
@@ -107,36 +102,41 @@ class Client:
 
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket
-        self.heard: list[ServerMessage] = []
+        self.heard: list[protocol.ServerMessage] = []
 
-    async def say(self, *messages: ClientMessage | str | bytes) -> None:
+    async def say(self, *messages: protocol.ClientMessage | str | bytes) -> None:
         for message in messages:
-            raw = message if isinstance(message, str | bytes) else encode(message)
+            raw = message if isinstance(message, str | bytes) else protocol.encode(message)
             await self.socket.send(raw)
 
-    async def hear(self) -> ServerMessage:
+    async def receive(self) -> protocol.ServerMessage:
         # Not wait_for: in Python 3.11 it drops a cancellation that comes together with the result.
         async with asyncio.timeout(PATIENCE):
             text = await self.socket.recv(decode=True)
-        self.heard.append(decode_server(text))
+        self.heard.append(protocol.decode_server(text))
         return self.heard[-1]
 
-    async def hear_until(self, kind: type[M]) -> M:
+    async def receive_until(self, kind: type[M]) -> M:
         """The next message of `kind`; those before it stay in `heard`."""
-        while not isinstance(message := await self.hear(), kind):
+        while not isinstance(message := await self.receive(), kind):
             pass
         return message
 
-    async def hear_all(self) -> list[ServerMessage]:
+    async def hear_all(self) -> list[protocol.ServerMessage]:
         """Everything until the session is closed."""
-        await self.hear_until(Closed)
+        await self.receive_until(protocol.Closed)
         return self.heard
+
+    async def finish(self, *messages: protocol.ClientMessage | str | bytes) -> None:
+        """Say these and stop, and hear everything until the session is closed."""
+        await self.say(*messages, protocol.Stop())
+        await self.hear_all()
 
     async def hang_up(self) -> tuple[int | None, str | None]:
         """Wait until the daemon closes; code and reason."""
         with suppress(ConnectionClosed):
             while True:
-                await self.hear()
+                await self.receive()
         return self.socket.close_code, self.socket.close_reason
 
     def all(self, kind: type[M]) -> list[M]:
@@ -146,18 +146,30 @@ class Client:
 @asynccontextmanager
 async def calling(daemon: Daemon, path: str = "/", **options: Any) -> AsyncIterator[Client]:
     """A websocket to the daemon, before any message."""
-    options = {"subprotocols": [Subprotocol(SUBPROTOCOL)]} | options
+    options = {"subprotocols": [Subprotocol(protocol.SUBPROTOCOL)]} | options
     async with connect(f"ws://127.0.0.1:{daemon.port}{path}", **options) as websocket:
         yield Client(websocket)
 
 
-async def talk(daemon: Daemon, start: Start | None = None) -> list[Final]:
+async def refusal(daemon: Daemon, path: str = "/", **options: Any) -> Response:
+    """What a websocket that is not let in is told."""
+    with pytest.raises(InvalidStatus) as caught:
+        async with calling(daemon, path, **options):
+            pass
+    return caught.value.response
+
+
+def bearer(token: str) -> dict[str, Any]:
+    """The options of a connection that shows a token."""
+    return {"additional_headers": {"Authorization": f"Bearer {token}"}}
+
+
+async def talk(daemon: Daemon, start: protocol.Start | None = None) -> list[protocol.Final]:
     """A whole session that does everything right; its finals."""
     async with calling(daemon) as client:
-        await client.say(start or Start(), sentence(), '{"type": "stop"}')
-        await client.hear_all()
+        await client.finish(start or protocol.Start(), sentence())
         assert await client.hang_up() == (1000, "")
-        return client.all(Final)
+        return client.all(protocol.Final)
 
 
 async def exchange(daemon: Daemon, *lines: str) -> tuple[str, bytes]:

@@ -37,7 +37,7 @@ class WyomingClient:
         for frame in frames(audio, 2048):
             await self.say("audio-chunk", FORMAT, frame)
 
-    async def hear(self) -> WyomingEvent | None:
+    async def receive(self) -> WyomingEvent | None:
         """The next event; None at the end."""
         async with asyncio.timeout(PATIENCE):
             while not self._waiting:
@@ -47,10 +47,10 @@ class WyomingClient:
                 self._waiting += self._events.read(data)
         return self._waiting.pop(0)
 
-    async def hear_until(self, kind: str) -> list[WyomingEvent]:
+    async def receive_until(self, kind: str) -> list[WyomingEvent]:
         heard: list[WyomingEvent] = []
         while not heard or heard[-1].kind != kind:
-            event = await self.hear()
+            event = await self.receive()
             assert event is not None, heard
             heard.append(event)
         return heard

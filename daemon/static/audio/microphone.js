@@ -134,7 +134,7 @@ export class Microphone {
     this.buffer.ended = true;
     this.#releaseWakeLock();
     for (const track of this.#stream.getTracks()) track.stop();
-    await this.#context.close();
+    this.#context.close(); // not awaited: on a busy machine it takes long, and nothing depends on it
   }
 }
 

@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from model.drafting.drafter_files import stored_fields
+from model.drafting.drafter_files import read_fields, stored_fields
 from model.training.data.corpus import Passage
 from model.training.data.files import replace_text, replacing
 from model.training.data.teacher import Trajectory
@@ -84,8 +84,9 @@ def create(directory: Path, metadata: CacheMetadata) -> None:
 def read_metadata(directory: Path) -> CacheMetadata:
     """A cache's metadata. Raises CacheError."""
     try:
-        raw = json.loads((directory / "facts.json").read_text(encoding="utf-8"))
-        metadata = CacheMetadata(aux_layers=tuple(raw.pop("taps")), **raw)
+        stored = json.loads((directory / "facts.json").read_text(encoding="utf-8"))
+        fields = read_fields(dict(stored))
+        metadata = CacheMetadata(aux_layers=tuple(fields.pop("aux_layers")), **fields)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise CacheError(f"{directory} is no cache of trajectories: {error}") from None
     if metadata.format != _FORMAT:
@@ -109,16 +110,15 @@ def write_shard(
         tensors[f"{index}.states"] = trajectory.states.contiguous()
         tensors[f"{index}.features"] = trajectory.features.contiguous()
         first = passage.parts[0]
-        rows.append(
-            {
-                "speaker": first.speaker,
-                "source": first.source,
-                "licence": first.licence,
-                "seconds": passage.seconds,
-                "tokens": len(trajectory.tokens),
-                "opening": trajectory.prompt_len,
-            }
-        )
+        row = {
+            "speaker": first.speaker,
+            "source": first.source,
+            "licence": first.licence,
+            "seconds": passage.seconds,
+            "tokens": len(trajectory.tokens),
+            "prompt_len": trajectory.prompt_len,
+        }
+        rows.append(stored_fields(row))
     metadata = {"rows": json.dumps(rows), "excluded": json.dumps(excluded)}
     with replacing(path) as temporary:
         save_file(tensors, temporary, metadata)
@@ -133,7 +133,7 @@ def entries(directory: Path) -> Iterator[Entry]:
     """Every trajectory of the cache. Raises CacheError for a broken shard."""
     for path in _shards(directory):
         for index, row in enumerate(json.loads(_metadata(path)["rows"])):
-            yield Entry(shard=path, index=index, prompt_len=row.pop("opening"), **row)
+            yield Entry(shard=path, index=index, **read_fields(row))
 
 
 def write_left_out(directory: Path, counts: Counter[str]) -> None:

@@ -119,7 +119,7 @@ class Teacher:
         self._slots.reset(0, nothing, nothing, [0.0] * count)
         sequences = [Sequence(Request(audio), language) for audio in audios]
         for sequence in sequences:
-            sequence.open(self._table, int(self._whisper.config.max_target_positions))
+            sequence.set_prompt(self._table, int(self._whisper.config.max_target_positions))
         self._decode(phases, sequences, window)
         features = torch.cat(recorder.features, 1)
         return [
