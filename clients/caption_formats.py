@@ -102,7 +102,7 @@ class Screen:
                 self.troubles += 1
                 if not message.fatal:  # the handler of FatalError reports a fatal one
                     self.tell(f"{message.message} ({message.code})")
-            case protocol.Speech() | protocol.Flushed() | protocol.Heard():
+            case protocol.Speech() | protocol.Configured() | protocol.Flushed() | protocol.Heard():
                 pass
             case _:
                 assert_never(message)

@@ -22,6 +22,8 @@ from clients.caption_formats import FORMATS, Screen
 from clients.stream import DEFAULT_URL, Captions, ConnectError, RefusedError, connect
 from streaming.protocol import Encoding, Stability, Start, Task
 
+SUBTITLES = ("srt", "vtt")  # formats whose cues follow the words
+NUMBERS = ("as_is", "digits", "words")
 LOADING_S = 1.0  # between two attempts at a daemon that loads
 
 # The effect of a signal outside `Interrupt`.
@@ -204,7 +206,23 @@ def add_caption_arguments(parser: argparse.ArgumentParser) -> None:
         default="revise",
         help="commit takes nothing back",
     )
-    add("--words", action="store_true", help="the times of words (in json)")
+    add("--words", action="store_true", help="the times of words, in json; srt and vtt have them")
+    add(
+        "--replace",
+        action="append",
+        default=[],
+        metavar="HEARD=WRITTEN",
+        type=_replacement,
+        help="write one thing for another; may be repeated",
+    )
+    add(
+        "--block",
+        action="append",
+        default=[],
+        metavar="WORD",
+        help="a word to mask; * at its end stands for any ending; may be repeated",
+    )
+    add("--numbers", choices=NUMBERS, help="all as digits or as words")
     add(
         "--temperature",
         type=float,
@@ -217,6 +235,13 @@ def add_caption_arguments(parser: argparse.ArgumentParser) -> None:
         "The daemon is started by `captiond serve`. One that asks for a token gets that of the "
         "variable CAPTIOND_TOKEN; one with a certificate of your own needs SSL_CERT_FILE."
     )
+
+
+def _replacement(text: str) -> tuple[str, str]:
+    heard, sign, written = text.partition("=")
+    if not sign or not heard.strip():
+        raise argparse.ArgumentTypeError(f"{text!r} is not HEARD=WRITTEN")
+    return heard.strip(), written.strip()
 
 
 def start_of(
@@ -237,7 +262,10 @@ def start_of(
         prompt=args.prompt,
         hot_words=args.hot_word or None,
         stability=args.stability,
-        words=args.words,
+        words=args.words or args.format in SUBTITLES,
+        replacements=dict(args.replace) or None,
+        blocklist=args.block or None,
+        numbers=args.numbers,
     )
 
 

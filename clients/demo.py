@@ -29,6 +29,7 @@ from clients.stream import Captions, StreamError
 from streaming.protocol import (
     SAMPLE_RATE,
     Closed,
+    Configured,
     Error,
     Final,
     Flushed,
@@ -107,7 +108,7 @@ class Transcript:
                     return _line(message, "  ")
             case Closed():
                 self._seconds = message.received / SAMPLE_RATE
-            case Ready() | Speech() | Flushed() | Lag() | Heard() | Error():
+            case Ready() | Speech() | Configured() | Flushed() | Lag() | Heard() | Error():
                 pass
             case _:
                 assert_never(message)

@@ -24,6 +24,30 @@ class Mark:
     text: str
 
 
+class Answers:
+    """Answers that tell a place in the audio. Once the stream is resumed each may come a second time."""
+
+    def __init__(self) -> None:
+        self._place = -1.0  # of the last one
+        self._silent = False  # no audio was sent since the last question
+        self._again = False  # a second answer at the same place is due
+
+    def audio(self) -> None:
+        """Audio is being sent."""
+        self._silent = False
+
+    def ask(self) -> None:
+        """A question is being sent."""
+        self._again, self._silent = self._silent, True
+
+    def is_news(self, place: float, *, resumed: bool) -> bool:
+        """Whether the answer that tells `place` is the first to its question."""
+        if resumed and place <= self._place and not self._again:
+            return False
+        self._place, self._again = place, False
+        return True
+
+
 class Replay:
     """Audio and control messages in the order they were sent."""
 

@@ -41,7 +41,7 @@ from clients.handshake import (
     lost,
     open_session,
 )
-from clients.replay import Replay
+from clients.replay import Answers, Replay
 from streaming import protocol
 
 __all__ = [
@@ -88,9 +88,7 @@ class Captions:
         self._resumed = False  # once: then messages may come a second time
         self._finals = 0
         self._speech = -1, False
-        self._flushed = -1.0  # place of the last flush that was answered
-        self._silent = False  # no audio was sent since the last flush
-        self._again = False  # a second answer at the same place is due
+        self._answers = {protocol.Flushed: Answers(), protocol.Configured: Answers()}
         self._failed: protocol.Error | None = None
         self._sending = asyncio.Lock()
         self._resuming = asyncio.Lock()
@@ -106,9 +104,23 @@ class Captions:
         if self._stopped:
             raise RuntimeError("the stream was stopped: no audio can follow")
         view = memoryview(pcm).cast("B")
-        self._silent = self._silent and not view
+        for answers in self._answers.values() if view else ():
+            answers.audio()
         for position in range(0, len(view), self.ready.limits.frame_bytes):
             await self._put(bytes(view[position : position + self.ready.limits.frame_bytes]))
+
+    async def configure(self, change: protocol.Configure) -> None:
+        """Change language, task, prompt or hot words from the next utterance on. Raises as `send` does.
+
+        The answer is a `Configured` message, or an `Error` where the daemon cannot do it. Raises
+        streaming.protocol.ProtocolError, before anything is sent, for a `change` outside the protocol.
+        """
+        if self._stopped:
+            raise RuntimeError("the stream was stopped: nothing can be configured")
+        text = protocol.encode(change)
+        protocol.decode_client(text)  # structs are not checked when they are made
+        self._answers[protocol.Configured].ask()
+        await self._put(text)
 
     async def flush(self) -> None:
         """End the current utterance now; the stream goes on. Raises as `send` does.
@@ -117,7 +129,7 @@ class Captions:
         """
         if self._stopped:
             raise RuntimeError("the stream was stopped: nothing is left to flush")
-        self._again, self._silent = self._silent, True
+        self._answers[protocol.Flushed].ask()
         await self._put(protocol.encode(protocol.Flush()))
 
     async def stop(self) -> None:
@@ -187,10 +199,8 @@ class Captions:
                 if self._resumed and _speech_order(message) <= self._speech:
                     return False
                 self._speech = _speech_order(message)
-            case protocol.Flushed():
-                if self._resumed and message.at <= self._flushed and not self._again:
-                    return False
-                self._flushed, self._again = message.at, False
+            case protocol.Flushed() | protocol.Configured():
+                return self._answers[type(message)].is_news(message.at, resumed=self._resumed)
             case protocol.Error(code="decode_failed"):
                 if self._resumed and message == self._failed:
                     return False
@@ -263,6 +273,7 @@ class Captions:
         # One attempt may not use up the time of all.
         address = replace(self._address, open_timeout=min(self._address.open_timeout, ATTEMPT_S))
         logger.info("the connection is lost (%s); resuming session %s", error, self.ready.session)
+        latest: StreamError | None = None
         for pause in chain(BACKOFF_S, repeat(BACKOFF_S[-1])):
             if time.monotonic() - began + pause > self.ready.limits.resume_seconds:
                 break
@@ -275,15 +286,21 @@ class Captions:
             )
             try:
                 opened = await open_session(address, wish)
-            except (ConnectError, ConnectionLostError):
-                continue
             except RefusedError as refusal:
                 if refusal.retry_after is None:
                     raise ConnectionLostError(f"{lost(error)}, and {refusal}") from refusal
+                latest = refusal
+            except StreamError as failure:
+                # A daemon was here. What stands in front of it, a balancer or a tunnel, may answer
+                # anything while it is away: hang up, or say in HTTP that it finds nobody.
+                latest = failure
             else:
                 logger.info("the connection is mended; nothing is lost")
                 return opened
-        raise ConnectionLostError(f"{lost(error)}, and cannot be made again in time") from error
+        why = f": {latest}" if latest is not None else ""
+        raise ConnectionLostError(
+            f"{lost(error)}, and cannot be made again in time{why}"
+        ) from error
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

@@ -142,6 +142,14 @@ class Config(Struct, frozen=True, kw_only=True):
         float,
         Meta(ge=0.0, le=86_400.0, description="silence on the wire that ends a session; 0 is none"),
     ] = 300.0
+    no_audio_seconds: Annotated[
+        float,
+        Meta(
+            ge=0.0,
+            le=600.0,
+            description="time without audio from a client that ends its utterance; 0 is any",
+        ),
+    ] = 1.5
     max_session_seconds: Annotated[
         float, Meta(ge=0.0, le=1e7, description="how long a session may last; 0 is for ever")
     ] = 0.0
@@ -199,6 +207,20 @@ class Config(Struct, frozen=True, kw_only=True):
     vad_mode: Annotated[
         settings.VadMode, Meta(description="of webrtc: 0 hears the most, 3 rejects the most")
     ] = _STREAMING.vad_mode
+    replacements: Annotated[
+        tuple[Annotated[str, Meta(pattern=r"^[^=]*[^=\s][^=]*=")], ...],
+        Meta(description="what is heard and what is written for it, each as heard=written"),
+    ] = ()
+    blocklist: Annotated[
+        tuple[str, ...],
+        Meta(description="words to hide; * at the end of one stands for any ending"),
+    ] = ()
+    blocked: Annotated[
+        settings.Blocked, Meta(description="what becomes of the words of blocklist")
+    ] = _STREAMING.blocked
+    numbers: Annotated[
+        settings.Numbers, Meta(description="how numbers are written; as_is leaves them to Whisper")
+    ] = _STREAMING.numbers
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="least severe line logged")
     ] = "info"
@@ -216,7 +238,16 @@ class Config(Struct, frozen=True, kw_only=True):
             minimum_speech_ms=self.minimum_speech_ms,
             endpoint_silence_ms=self.endpoint_silence_ms,
             partial_interval_ms=self.partial_interval_ms,
+            replacements=dict(_pair(text) for text in self.replacements),
+            blocklist=self.blocklist,
+            blocked=self.blocked,
+            numbers=self.numbers,
         )
+
+
+def _pair(text: str) -> tuple[str, str]:
+    heard, _, written = text.partition("=")
+    return heard.strip(), written.strip()
 
 
 KEYS = {field.name: field for field in msgspec.structs.fields(Config)}
@@ -305,7 +336,9 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
 def _convert(key: str, value: object, origin: str, *, strict: bool) -> Any:
     """`value` in the type of `key`. strict: TOML has types of its own, text from a shell has not."""
     if not strict and isinstance(value, str) and _kind(key) is tuple:
-        value = [item for item in value.replace(",", " ").split() if item]
+        # An origin has no spaces, a phrase may have some.
+        parts = re.split(r"[,\s]+" if key == "allowed_origins" else ",", value)
+        value = [item.strip() for item in parts if item.strip()]
     try:
         converted = msgspec.convert(value, KEYS[key].type, strict=strict)
     except msgspec.ValidationError:

@@ -11,6 +11,7 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
+from streaming.mixdown import Mixdown
 from streaming.protocol import SAMPLE_BYTES, SAMPLE_RATE, Encoding, ProtocolError
 
 MAX_HEADER_BYTES = 65_536  # a longer WAV header holds more than a format
@@ -168,14 +169,22 @@ class AudioDecoder:
     """One stream's bytes to 16 kHz mono, with one resampler from the first sample to the last.
 
     Bytes are taken a frame at a time and read in slices, so that a long frame costs no long turn.
-    A sample split between two frames is carried over; channels are averaged; a WAV header at the
+    A sample split between two frames is carried over; channels are mixed down; a WAV header at the
     start is skipped. The output is the same however the input is cut into frames.
+
+    channel: the only one to hear; None for all. Raises ProtocolError("bad_request") where there is none.
     """
 
-    def __init__(self, encoding: Encoding, rate: int, channels: int) -> None:
+    def __init__(
+        self, encoding: Encoding, rate: int, channels: int, channel: int | None = None
+    ) -> None:
+        if channel is not None and channel >= channels:
+            raise ProtocolError(
+                "bad_request", f"there is no channel {channel} of {channels}: the first is 0"
+            )
+        self._mixdown = Mixdown(rate, channels, channel)
         self._encoding = encoding
         self._rate = rate
-        self._channels = channels
         self._frame_bytes = SAMPLE_BYTES[encoding] * channels
         self._slice_bytes = rate // SLICES_PER_SECOND * self._frame_bytes
         self._header = _HeaderSkipper(_Format(encoding, rate, channels))
@@ -192,7 +201,12 @@ class AudioDecoder:
     @property
     def received(self) -> int:
         """Samples at 16 kHz of the whole input, refused ones included; counted at the input."""
-        return self._at_16k(self._read) + self.refused
+        return self.position + self.refused
+
+    @property
+    def position(self) -> int:
+        """Samples at 16 kHz of the whole input that were not refused, held back or not."""
+        return self._at_16k(self._read)
 
     @property
     def refused(self) -> int:
@@ -223,9 +237,7 @@ class AudioDecoder:
             self._unread = memoryview(bytes(self._unread))  # a view would keep the frame alive
         frames = size // self._frame_bytes
         self._read += frames
-        samples = _to_float(data, self._encoding)
-        if self._channels > 1:
-            samples = samples.reshape(frames, self._channels).mean(axis=1, dtype=np.float32)
+        samples = self._mixdown.mix(_to_float(data, self._encoding))
         if self._resampler is not None:
             # The filter may overshoot full scale.
             samples = self._resampler.resample_chunk(samples).clip(-1.0, 1.0)

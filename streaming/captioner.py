@@ -5,22 +5,25 @@ from numpy.typing import NDArray
 
 from streaming.hallucination import is_plausible, worth_showing
 from streaming.hypothesis import Hypothesis, final_message
-from streaming.languages import Languages
 from streaming.protocol import SAMPLE_RATE, Error, Final, Partial, Start
+from streaming.speech_spans import Spans
+from streaming.text_rules import TextRules
 from streaming.utterance import Decode, Utterance
+
+UNSURE = 0.5  # temperature above which a text is no context, as in Whisper's reference
 
 
 class Captioner:
-    """One session's: the languages it has learnt, and the words that its client was promised."""
+    """One session's: whether partials are wanted, and whether their words are promised."""
 
-    def __init__(self, start: Start) -> None:
+    def __init__(self, start: Start, rules: TextRules | None = None) -> None:
         self._partials = start.partials
         self._commits = start.stability == "commit"
-        self._languages = Languages(start.language)
+        self._rules = rules
 
-    def wants_partial(self, voiced: int) -> bool:
+    def wants_partial(self, utterance: Utterance, voiced: int) -> bool:
         """Whether a partial of so many samples of speech is wanted and can be decoded."""
-        return self._partials and self._languages.enough(voiced)
+        return self._partials and utterance.configuration.languages.enough(voiced)
 
     def decode(
         self,
@@ -31,9 +34,13 @@ class Captioner:
         *,
         final: bool = False,
         early: bool = False,
+        speech: Spans = (),
     ) -> Decode:
-        """The work for [start, stop) of `utterance`; `audio` is a copy of it, [stop - start]."""
-        language, hint = self._languages.of(voiced)
+        """The work for [start, stop) of `utterance`; `audio` is a copy of it, [stop - start].
+
+        speech: its voiced frames, where the text shall account for them.
+        """
+        language, hint = utterance.configuration.languages.of(voiced)
         prefix = utterance.caption.stable if self._commits else ""
         if prefix and utterance.language is not None:
             language = utterance.language  # the words promised are in it
@@ -43,10 +50,14 @@ class Captioner:
             audio,
             final=final,
             early=early,
+            lead=utterance.lead(len(audio)),
             voiced=voiced,
             language=language,
             language_hint=utterance.language or hint,
             prefix=prefix,
+            speech=speech,
+            before=utterance.before.text or "",
+            options=utterance.configuration.options,
         )
 
     def partial(
@@ -54,14 +65,20 @@ class Captioner:
     ) -> Partial | None:
         """The message, if there is anything to show that is newer than what was shown."""
         late = decode.stop <= utterance.shown
-        if late or not self._partials or not worth_showing(hypothesis):
+        if late or not self._partials or not worth_showing(hypothesis, led=decode.lead > 0):
             return None
+        if not utterance.configuration.languages.settled(
+            hypothesis.language_probability, decode.voiced
+        ):
+            return None  # the next one asks again, with more audio
         utterance.shown = decode.stop
         utterance.language = hypothesis.language
         text, stable = utterance.caption.update(
             hypothesis.text.strip(), hypothesis.certain, whole=decode.early
         )
-        if not text:
+        if self._rules is not None:
+            text, stable = utterance.written.partial(self._rules, text, stable, hypothesis.language)
+        if not text.strip():
             return None
         start, end = decode.start / SAMPLE_RATE, decode.stop / SAMPLE_RATE
         return Partial(utterance=decode.utterance, start=start, end=end, text=text, stable=stable)
@@ -70,14 +87,21 @@ class Captioner:
         self, utterance: Utterance, decode: Decode, hypothesis: Hypothesis, ms: float
     ) -> Final:
         """The final message; the text is empty where the figures say that nobody spoke."""
-        text = hypothesis.text.strip() if is_plausible(hypothesis) else ""
+        plausible = is_plausible(hypothesis, led=decode.lead > 0)
+        text = hypothesis.text.strip() if plausible else ""
         if text and not hypothesis.looped:
-            self._languages.learn(
+            utterance.configuration.languages.learn(
                 hypothesis.language, hypothesis.language_probability, decode.voiced
             )
         if self._commits:
             text = utterance.caption.bind(text)
-        return final_message(decode.utterance, decode.start, decode.stop, hypothesis, text, ms)
+        fit = hypothesis.temperature <= UNSURE and not hypothesis.repetitive
+        utterance.said.text = text if fit else ""
+        span = decode.start, decode.stop
+        message = final_message(decode.utterance, *span, hypothesis, text, ms)
+        if self._rules is None:
+            return message
+        return utterance.written.final(self._rules, message, commits=self._commits)
 
     def failed(self, utterance: Utterance, decode: Decode, message: str) -> tuple[Error, Final]:
         """What stands in for a final that could not be decoded: an error, and an empty final."""
@@ -86,5 +110,6 @@ class Captioner:
             message=f"utterance {decode.utterance} could not be recognised: {message}",
             fatal=False,
         )
-        nothing = Hypothesis("", self._languages.fixed or "")
+        voiced = sum(stop - start for start, stop in decode.speech) / SAMPLE_RATE
+        nothing = Hypothesis("", utterance.configuration.languages.fixed or "", voiced=voiced)
         return error, self.final(utterance, decode, nothing, 0.0)

@@ -22,15 +22,28 @@ class FrontEnd:
     """
 
     def __init__(self, start: Start, settings: Settings, vad: VoiceActivity | None) -> None:
-        self._decoder = AudioDecoder(start.encoding, start.rate, start.channels)
+        self._decoder = AudioDecoder(start.encoding, start.rate, start.channels, start.channel)
         self._vad = vad if vad is not None else detector(settings.vad, settings.vad_mode)
         self.segmenter = Segmenter(settings, self._vad.frame)
         self._pending = np.zeros(0, np.float32)  # less than a frame
 
     @property
+    def onset(self) -> int:
+        """The sample at which the open utterance's speech began at the latest.
+
+        A frame judged as speech may be so for its last sample.
+        """
+        return self.segmenter.onset + self._vad.frame - 1
+
+    @property
     def received(self) -> int:
         """Samples at 16 kHz that came so far, refused ones included."""
         return self._decoder.received
+
+    @property
+    def position(self) -> int:
+        """Session time that has come, in samples: up to 0.1 s of it is judged later."""
+        return self._decoder.position
 
     @property
     def unread(self) -> bool:
@@ -63,6 +76,12 @@ class FrontEnd:
         closed = Closed(self.received, speech, silence, refused, finals)
         assert closed.received == speech + silence + refused, closed
         return closed
+
+    def pause(self) -> Iterator[Judged]:
+        """All that is left; the open utterance ends as if a pause had come. More may follow."""
+        yield from self._judge(self._decoder.finish())
+        rest, self._pending = self._pending, self._pending[:0]
+        yield self.segmenter.pause(rest), False
 
     def _judge(self, samples: NDArray[np.float32]) -> Iterator[Judged]:
         audio = np.concatenate([self._pending, samples])

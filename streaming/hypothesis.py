@@ -35,6 +35,7 @@ class Hypothesis:
     timed: its words, where `start` asked for them. temperature: at which it was decoded.
     rounds: target passes. proposed, accepted: draft tokens; reused: accepted tokens that came from the
         hypothesis before.
+    voiced: seconds of speech in a final's span; covered: those that the text accounts for.
     """
 
     text: str
@@ -53,6 +54,13 @@ class Hypothesis:
     proposed: int = 0
     accepted: int = 0
     reused: int = 0
+    voiced: float = 0.0
+    covered: float = 0.0
+
+
+def rounded(probability: float | None) -> float | None:
+    """A probability as it goes onto the wire."""
+    return None if probability is None else round(probability, 4)
 
 
 def final_message(
@@ -60,7 +68,7 @@ def final_message(
 ) -> Final:
     """The `final` of [start, stop), samples of session time: `text`, with the hypothesis' figures.
 
-    It has words where `text` is the hypothesis' own: another text has no times.
+    It has words where `text` is the hypothesis' own: another text has no times. No text covers nothing.
     """
     seconds = start / SAMPLE_RATE
     words = None
@@ -81,11 +89,14 @@ def final_message(
         end=stop / SAMPLE_RATE,
         text=text,
         language=hypothesis.language,
+        language_probability=rounded(hypothesis.language_probability),
         no_speech=round(hypothesis.no_speech, 4),
         mean_logprob=round(hypothesis.mean_logprob, 4),
         temperature=hypothesis.temperature,
         compression_ratio=round(hypothesis.compression_ratio, 2),
         words=words,
+        voiced=round(hypothesis.voiced, 3),
+        covered=round(hypothesis.covered if text else 0.0, 3),
         decode=DecodeFigures(
             rounds=hypothesis.rounds,
             proposed=hypothesis.proposed,

@@ -1,6 +1,7 @@
 """The language in which an utterance is decoded: fixed, detected, or detected within a set.
 
-Detection needs a second of speech; a shorter utterance, or noise, is no evidence. Knows no text.
+Among all languages detection needs a second of speech, within a set much less; but a shorter utterance,
+or noise, is no evidence for the next one. Knows no text.
 """
 
 from collections.abc import Sequence
@@ -9,6 +10,8 @@ from streaming.protocol import SAMPLE_RATE
 
 ENOUGH = SAMPLE_RATE  # samples of speech from which a language may be detected
 SURE = 0.5  # probability from which a detected language is remembered
+SETTLED = 0.7  # ... from which words in the first are shown: with more audio it may be another
+LONG = 3 * SAMPLE_RATE  # samples of speech after which they are shown anyway
 
 Asked = str | tuple[str, ...] | None
 
@@ -28,6 +31,13 @@ class Languages:
             return self._asked[0] if len(self._asked) == 1 else None
         return self._asked
 
+    def among(self, asked: str | Sequence[str] | None) -> "Languages":
+        """Those of the same session once it asks for `asked`: what was detected still counts, if it may."""
+        languages = Languages(asked)
+        if languages.fixed is None and (asked is None or self.known in asked):
+            languages.known = self.known
+        return languages
+
     def enough(self, voiced: int) -> bool:
         """Whether so many samples of speech are enough to detect their language."""
         return self.fixed is not None or voiced >= ENOUGH
@@ -35,14 +45,18 @@ class Languages:
     def of(self, voiced: int) -> tuple[Asked, str | None]:
         """The languages to choose from for an utterance of so many samples of speech, and the hint.
 
-        One shorter than ENOUGH takes the language detected last; before there is one, the code named
-        first. Without either its language is detected after all, and not remembered.
+        Where any is allowed, one shorter than ENOUGH takes the language detected last. Before there is
+        one its language is detected after all, and not remembered.
         """
-        if self.enough(voiced):
+        if self.enough(voiced) or isinstance(self._asked, tuple):
             return self._asked, self.known
-        if self.known is None and isinstance(self._asked, tuple):
-            return self._asked[0], None
         return self.known, None
+
+    def settled(self, probability: float | None, voiced: int) -> bool:
+        """Whether a language detected with this probability in so many samples of speech can be told."""
+        if self.known is not None or probability is None:
+            return True
+        return probability >= SETTLED or voiced >= LONG
 
     def learn(self, language: str, probability: float | None, voiced: int) -> None:
         """Take the language detected in an utterance of so many samples that has words."""

@@ -52,6 +52,7 @@ class Event(Enum):
 
     START = auto()
     AUDIO = auto()  # a binary frame
+    CONFIGURE = auto()
     FLUSH = auto()
     STOP = auto()  # the client has no more audio
     SHUT_DOWN = auto()  # the daemon takes no more audio
@@ -70,10 +71,12 @@ STOPPED = "nothing may follow stop: open another session"
 STEPS: dict[tuple[State, Event], State | str] = {
     (State.STARTING, Event.START): State.OPEN,
     (State.STARTING, Event.AUDIO): NOT_STARTED,
+    (State.STARTING, Event.CONFIGURE): NOT_STARTED,
     (State.STARTING, Event.FLUSH): NOT_STARTED,
     (State.STARTING, Event.STOP): NOT_STARTED,
     (State.OPEN, Event.START): STARTED,
     (State.OPEN, Event.AUDIO): State.OPEN,
+    (State.OPEN, Event.CONFIGURE): State.OPEN,
     (State.OPEN, Event.FLUSH): State.OPEN,
     (State.OPEN, Event.STOP): State.DRAINING,
     (State.OPEN, Event.SHUT_DOWN): State.DRAINING,
@@ -82,6 +85,7 @@ STEPS: dict[tuple[State, Event], State | str] = {
     (State.OPEN, Event.ABORTED): State.FINISHED,
     (State.DRAINING, Event.START): STARTED,
     (State.DRAINING, Event.AUDIO): STOPPED,
+    (State.DRAINING, Event.CONFIGURE): STOPPED,
     (State.DRAINING, Event.FLUSH): STOPPED,
     (State.DRAINING, Event.STOP): State.DRAINING,
     (State.DRAINING, Event.SHUT_DOWN): State.DRAINING,
@@ -91,6 +95,7 @@ STEPS: dict[tuple[State, Event], State | str] = {
     (State.DRAINING, Event.ABORTED): State.FINISHED,
     # What a client says to a finished session is thrown away by the daemon, but not by `Session`.
     (State.FINISHED, Event.AUDIO): STOPPED,
+    (State.FINISHED, Event.CONFIGURE): STOPPED,
     (State.FINISHED, Event.FLUSH): STOPPED,
     (State.FINISHED, Event.STOP): State.FINISHED,
     (State.FINISHED, Event.LOST): State.DETACHED_FINISHED,

@@ -8,8 +8,8 @@ without numpy or torch.
 A client's messages are read strictly, a daemon's tolerantly: the reader ignores unknown fields in
 these, so that a newer daemon can add fields without breaking older clients.
 
-    client → start or resume, binary audio, flush, stop
-    → client ready, speech, partial, final, flushed, lag, heard, error, closed
+    client → start or resume, binary audio, configure, flush, stop
+    → client ready, speech, partial, final, configured, flushed, lag, heard, error, closed
 
 `schema()` gives the whole protocol as JSON Schema; `docs/protocol.schema.json` is its copy, written
 by `python -m streaming.protocol > docs/protocol.schema.json`.
@@ -21,9 +21,9 @@ from typing import Annotated, Any, Literal, TypeVar, get_args
 from typing import Final as Constant
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
-from streaming.settings import Cap, EndpointSilence, MinimumSpeech
+from streaming.settings import Blocked, Cap, EndpointSilence, MinimumSpeech, Numbers
 from streaming.validation_errors import what_is_wrong
 
 SUBPROTOCOL = "captiond.v1"
@@ -37,13 +37,18 @@ SAMPLE_BYTES: Constant[dict[Encoding, int]] = {"s16le": 2, "f32le": 4, "mulaw": 
 Task = Literal["transcribe", "translate"]
 Stability = Literal["revise", "commit"]
 Language = Annotated[str, Meta(max_length=16)]  # a code; the model has the list
+Languages = Language | Annotated[list[Language], Meta(min_length=1, max_length=100)] | None
+Prompt = Annotated[str, Meta(max_length=1_000)]
 HotWords = Annotated[list[Annotated[str, Meta(min_length=1, max_length=50)]], Meta(max_length=50)]
+Phrase = Annotated[str, Meta(min_length=1, max_length=100)]
+Replacements = Annotated[dict[Phrase, Annotated[str, Meta(max_length=200)]], Meta(max_length=500)]
+Blocklist = Annotated[list[Phrase], Meta(max_length=500)]
 ErrorCode = Literal[
     "bad_json",  # a text frame that is not JSON
     "bad_message",  # JSON, but no message of this protocol
-    "bad_order",  # audio, flush or stop before start; a second start; anything after stop
+    "bad_order",  # audio or a command before start; a second start; anything after stop
     "bad_audio",  # NaN, infinity, or a binary frame in another format than announced
-    "bad_request",  # a start whose values this daemon cannot serve (a language the model lacks)
+    "bad_request",  # a start or configure whose values this daemon cannot serve (a language the model lacks)
     "bad_resume",  # the session to resume is not known (any more), or has moved on
     "busy",  # a connection that came to resume starts a session, and there is no room
     "idle",  # nothing came for too long; all finals have been sent
@@ -74,7 +79,7 @@ class Start(_FromClient, tag="start", frozen=True):
     """Opens the session. Every field has a default: `{"type": "start"}` is 16 kHz mono int16.
 
     encoding: sample format of every binary frame, little-endian.
-    rate: Hz. channels: interleaved, mixed down to mono.
+    rate: Hz. channels: interleaved, mixed down to mono. channel: the only one to hear, counted from 0.
     language: a code ("en"), several to choose from, or null to detect among all.
     task: "translate" writes English whatever is spoken (multilingual models only).
     temperature: 0 is greedy and deterministic; above 0 samples, reproducibly for a given `seed`.
@@ -85,24 +90,33 @@ class Start(_FromClient, tag="start", frozen=True):
     prompt: text that Whisper is given as what came before (names, spelling, style).
     hot_words: words and names to listen for; given to Whisper like the prompt, and before it.
     endpoint_silence_ms, minimum_speech_ms, cap_ms: this session's own; null for the daemon's.
+    replacements, blocklist, blocked, numbers: rules of the text, this session's own; null for the
+        daemon's. What is heard is replaced by what is written, in any case; words to hide are masked or
+        dropped, `*` at the end of one stands for any ending; numbers are written as Whisper does, as
+        digits or as words.
     resumable: whether the session shall outlive its connection for a while, see `Resume`.
     """
 
     encoding: Encoding = "s16le"
     rate: Annotated[int, Meta(ge=4_000, le=384_000)] = SAMPLE_RATE
     channels: Annotated[int, Meta(ge=1, le=16)] = 1
-    language: Language | Annotated[list[Language], Meta(min_length=1, max_length=100)] | None = None
+    channel: Annotated[int, Meta(ge=0, le=15)] | None = None
+    language: Languages = None
     task: Task = "transcribe"
     temperature: Annotated[float, Meta(ge=0.0, le=2.0)] = 0.0
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
     partials: bool = True
     stability: Stability = "revise"
     words: bool = False
-    prompt: Annotated[str, Meta(max_length=1_000)] = ""
+    prompt: Prompt = ""
     hot_words: HotWords | None = None
     endpoint_silence_ms: EndpointSilence | None = None
     minimum_speech_ms: MinimumSpeech | None = None
     cap_ms: Cap | None = None
+    replacements: Replacements | None = None
+    blocklist: Blocklist | None = None
+    blocked: Blocked | None = None
+    numbers: Numbers | None = None
     resumable: bool = False
 
 
@@ -121,6 +135,18 @@ class Resume(_FromClient, tag="resume", frozen=True):
     key: Annotated[str, Meta(max_length=100)]
     finals: Annotated[int, Meta(ge=0)]
     heard: Annotated[int, Meta(ge=0)]
+
+
+class Configure(_FromClient, tag="configure", frozen=True):
+    """Changes what `start` asked for, from the next utterance on. The answer is `Configured`.
+
+    The fields are as of `start`; what is left out stays as it is.
+    """
+
+    language: Languages | UnsetType = UNSET
+    task: Task | UnsetType = UNSET
+    prompt: Prompt | UnsetType = UNSET
+    hot_words: HotWords | UnsetType | None = UNSET
 
 
 class Flush(_FromClient, tag="flush", frozen=True):
@@ -205,11 +231,15 @@ class Word(Struct, frozen=True, kw_only=True):
 class Final(_FromDaemon, tag="final", frozen=True):
     """The last word on [start, end). `text` may be empty: the sound was no speech.
 
+    language_probability: among the languages that it was chosen from; null where it was given.
     mean_logprob: mean natural log-probability of the tokens, end of transcript included.
     no_speech: the model's probability that the utterance holds no speech.
     temperature: at which the text was decoded; above the session's where the first attempts failed.
     compression_ratio: bytes of the text to deflated bytes; high for a text that repeats itself.
     words: the times of its words, where `start` asked for them.
+    voiced: seconds of [start, end) that were taken for speech; covered: those of them that the text
+        accounts for.
+    raw: the text before the rules of the session were applied; null where it has none.
     """
 
     utterance: int
@@ -223,6 +253,16 @@ class Final(_FromDaemon, tag="final", frozen=True):
     temperature: float = 0.0
     compression_ratio: float = 0.0
     words: list[Word] | None = None
+    language_probability: float | None = None
+    voiced: float = 0.0
+    covered: float = 0.0
+    raw: str | None = None
+
+
+class Configured(_FromDaemon, tag="configured", frozen=True):
+    """The answer to `configure`: it holds for utterances whose speech begins at `at` or later."""
+
+    at: float
 
 
 class Flushed(_FromDaemon, tag="flushed", frozen=True):
@@ -272,8 +312,10 @@ class Closed(_FromDaemon, tag="closed", frozen=True):
 
 M = TypeVar("M")
 
-ClientMessage = Start | Resume | Flush | Stop
-ServerMessage = Ready | Speech | Partial | Final | Flushed | Lag | Heard | Error | Closed
+ClientMessage = Start | Resume | Configure | Flush | Stop
+ServerMessage = (
+    Ready | Speech | Partial | Final | Configured | Flushed | Lag | Heard | Error | Closed
+)
 
 _client_decoder = msgspec.json.Decoder(ClientMessage)
 _server_decoder = msgspec.json.Decoder(ServerMessage)

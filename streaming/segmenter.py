@@ -4,6 +4,7 @@ Counts samples and judges no sound: the same frames and judgements give the same
 they arrived. It knows no text, no message and no wall clock.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from streaming.protocol import SAMPLE_RATE
 from streaming.settings import Settings
+from streaming.speech_spans import Spans, SpeechSpans
 
 SMOOTHING = 150 * SAMPLE_RATE // 1_000  # the window in which the quietest point is sought
 # Detectors adapt to the first sound: they may miss a word that is cut off in front and stands alone
@@ -25,9 +27,15 @@ LOUDNESS = 30 * SAMPLE_RATE // 1_000  # the window of which the loudest counts
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """An utterance began at sample `start`, its pre-roll included."""
+    """An utterance began at sample `start`, its pre-roll included, with speech from `onset` on.
+
+    silence: behind the speech of the one before, in endpoint silences: below 1 length alone has ended
+        that one; infinite where there is none, or where the client parted the two.
+    """
 
     start: int
+    onset: int
+    silence: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +49,15 @@ class Paused:
 class Ended:
     """The utterance [start, stop) ended; `audio` is a copy of it, [stop - start] at 16 kHz.
 
-    voiced: samples from its first speech to its last, pauses between included.
+    voiced: samples from its first speech to its last, pauses between included. speech: its voiced
+    frames, in samples from `start` on.
     """
 
     start: int
     stop: int
     voiced: int
     audio: NDArray[np.float32]
+    speech: Spans = ()
 
 
 SegmenterEvent = Began | Paused | Ended
@@ -158,11 +168,14 @@ class Segmenter:
         # The capacity: an utterance up to its cap, and the audio kept before its first speech.
         before = max(CLIP, self._pre_roll) + self._minimum
         self.buffer = AudioRingBuffer(self._cap + before + frame)
+        self._spans = SpeechSpans()
         self._state = SegmenterState.SILENCE
         self._burst = 0  # start of the newest burst
         self._speech_end = 0  # end of the last frame of speech
         self._done = 0  # end of the last utterance: the next begins no earlier
+        self._spoken = -self._endpoint  # end of its speech
         self._flushed = 0  # place of the last flush
+        self._parted = 0  # place of the client's last flush or pause
         self._start: int | None = None
         self._onset = 0
         self._gaps = 0  # samples between utterances
@@ -204,6 +217,10 @@ class Segmenter:
         """A copy of a range of the open utterance: [stop - start]."""
         return self.buffer.read(start, stop)
 
+    def spans(self, start: int, stop: int) -> Spans:
+        """The voiced frames of a range of the open utterance, in samples from `start` on."""
+        return self._spans.within(start, stop)
+
     def push(self, frame: NDArray[np.float32], *, speech: bool) -> list[SegmenterEvent]:
         """Take the next frame and its judgement."""
         events = self._append(frame)
@@ -211,6 +228,7 @@ class Segmenter:
             if self._state is SegmenterState.SILENCE:
                 self._burst = self.position - len(frame)
             self._speech_end = self.position
+            self._spans.add(self.position - len(frame), self.position)
         events += self._step(Signal.VOICE if speech else Signal.QUIET)
         if self._state is SegmenterState.BURST and self.position - self._burst >= self._minimum:
             events += self._step(Signal.ENOUGH)
@@ -222,7 +240,7 @@ class Segmenter:
                 events += self._step(Signal.SETTLED)
         elif self._state is SegmenterState.SILENCE:
             kept = CLIP if self.position - self._flushed <= CLIP else self._pre_roll
-            self.buffer.forget(max(self._done, self.position - kept))
+            self._forget(max(self._done, self.position - kept))
         return events
 
     def _patience(self) -> int:
@@ -245,8 +263,17 @@ class Segmenter:
         events = self._append(rest)
         sought = self._state is SegmenterState.SILENCE and not (last and self._in_utterances)
         events += self._step(Signal.CLIP if sought and self._is_clip() else Signal.FLUSH)
-        self._flushed = self.position
-        self.buffer.forget(max(self._done, self.position - self._pre_roll))
+        self._flushed = self._parted = self.position
+        self._forget(max(self._done, self.position - self._pre_roll))
+        return events
+
+    def pause(self, rest: NDArray[np.float32]) -> list[SegmenterEvent]:
+        """Take `rest`, less than a frame and not judged, and end the open utterance as a pause would."""
+        events = self._append(rest)
+        if self._start is None:
+            return events
+        events += self._step(Signal.FLUSH)
+        self._parted = self.position
         return events
 
     def _is_clip(self) -> bool:
@@ -272,7 +299,9 @@ class Segmenter:
         self._start = max(self._done, self._burst - self._pre_roll)
         self._onset = self._burst
         self._gaps += self._start - self._done
-        return [Began(self._start)]
+        parted = self._parted >= self._done
+        silence = math.inf if parted else (self._burst - self._spoken) / self._endpoint
+        return [Began(self._start, self._onset, silence)]
 
     def _pause(self) -> list[SegmenterEvent]:
         return [Paused(self._speech_end + self._post_roll)]
@@ -286,23 +315,29 @@ class Segmenter:
         cut = search + quietest_point(self.buffer.read(search, self.position))
         ended = self._close(cut)
         self._start = self._onset = cut
-        return [ended, Began(cut)]
+        return [ended, Began(cut, cut, silence=0)]
 
     def _clip(self) -> list[SegmenterEvent]:
         """A clip as an utterance: no frame of it counts as voiced, so no language is learnt from it."""
         self._gaps += self._flushed - self._done
         self._start = self._onset = self._speech_end = self._flushed
-        return [Began(self._flushed), self._close(self.position)]
+        return [Began(self._flushed, self._flushed), self._close(self.position)]
 
     def _close(self, stop: int) -> Ended:
         assert self._start is not None
         voiced = min(self._speech_end, stop) - self._onset
-        ended = Ended(self._start, stop, voiced, self.buffer.read(self._start, stop))
+        span = self._start, stop
+        ended = Ended(*span, voiced, self.buffer.read(*span), self._spans.within(*span))
         self._in_utterances += stop - self._start
         self._start = None
         self._done = stop
-        self.buffer.forget(stop)
+        self._spoken = self._speech_end
+        self._forget(stop)
         return ended
+
+    def _forget(self, before: int) -> None:
+        self.buffer.forget(before)
+        self._spans.forget(before)
 
 
 def quietest_point(audio: NDArray[np.float32]) -> int:

@@ -9,31 +9,45 @@ from dataclasses import replace
 from typing import assert_never
 
 from streaming.captioner import Captioner
+from streaming.configuration import Configurations
 from streaming.frontend import FrontEnd, Judged
 from streaming.hypothesis import Hypothesis
 from streaming.lifecycle import Event, Lifecycle
-from streaming.protocol import SAMPLE_RATE, Closed, Error, Final, Flushed, Partial, Speech, Start
+from streaming.pending import PendingFinals
+from streaming.protocol import (
+    SAMPLE_RATE,
+    Closed,
+    Configure,
+    Configured,
+    Error,
+    Final,
+    Flushed,
+    Partial,
+    Speech,
+    Start,
+)
 from streaming.reorder import ReorderBuffer
 from streaming.segmenter import Began, Ended, Paused, SegmenterEvent
 from streaming.settings import Settings
-from streaming.utterance import Decode, Utterance
+from streaming.text_rules import rules_of
+from streaming.utterance import Decode, Utterances
 from streaming.vad import VoiceActivity
 
 DEFAULTS = Settings()
 
-LEAST_PENDING = SAMPLE_RATE  # of an utterance: a short one takes the recogniser about as long
+# Settings that `start` may name.
+OWN = (
+    *("endpoint_silence_ms", "minimum_speech_ms", "cap_ms"),
+    *("replacements", "blocklist", "blocked", "numbers"),
+)
 
-Message = Speech | Partial | Final | Flushed | Error | Closed
+Message = Speech | Partial | Final | Configured | Flushed | Error | Closed
 Output = Message | Decode
 
 
 def session_settings(start: Start, settings: Settings) -> Settings:
     """What `start` asks of the streaming room, and for the rest the daemon's `settings`."""
-    asked = {
-        key: value
-        for key in ("endpoint_silence_ms", "minimum_speech_ms", "cap_ms")
-        if (value := getattr(start, key)) is not None
-    }
+    asked = {key: value for key in OWN if (value := getattr(start, key)) is not None}
     return replace(settings, **asked)
 
 
@@ -59,21 +73,18 @@ class Session(Lifecycle):
         self.settings = session_settings(start, settings)
         self._front = FrontEnd(start, self.settings, vad)
         self._segmenter = self._front.segmenter
-        self._captioner = Captioner(start)
+        self._captioner = Captioner(start, rules_of(self.settings))
+        self.configurations = Configurations(start)
         self._interval = self.settings.partial_interval_ms * SAMPLE_RATE // 1_000
-        self._open: Utterance | None = None
-        self._utterances = 0  # begun so far
-        self._decoding: dict[int, Utterance] = {}  # ended, and their finals not accepted
+        self._utterances = Utterances()
+        self._pending = PendingFinals()
         self._reorder = ReorderBuffer[Output]()
         self._step(Event.START)
 
     @property
     def pending_samples(self) -> int:
-        """Samples at 16 kHz of ended utterances whose final has been neither accepted nor failed.
-
-        Each counts as LEAST_PENDING at least, so that this bounds the recogniser's work, too.
-        """
-        return sum(max(one.stop - one.start, LEAST_PENDING) for one in self._decoding.values())
+        """Of ended utterances whose final has been neither accepted nor failed, as `PendingFinals` counts."""
+        return self._pending.samples
 
     @property
     def received(self) -> int:
@@ -99,11 +110,19 @@ class Session(Lifecycle):
     def process(self) -> list[Output]:
         """Go on with what was fed, for half a second at most.
 
-        Only the newest of the partials that fall due within one frame is given out: it supersedes
-        the others, and many copies of 30 s would be large.
+        Of the partials that fall due within one frame only the newest is given out.
         """
         outputs = self._follow(self._front.read())
         return outputs if self.unprocessed else outputs + self._newest_work()
+
+    def configure(self, message: Configure) -> list[Output]:
+        """Change what was asked for, for utterances whose speech begins behind all audio received.
+
+        An open utterance ends as it began. Raises ProtocolError("bad_order") after `stop`.
+        """
+        self._step(Event.CONFIGURE)
+        self.configurations.change(message, self._front.position)
+        return [Configured(at=self._front.position / SAMPLE_RATE)]
 
     def flush(self) -> list[Output]:
         """End the open utterance here, with all audio received; the stream goes on.
@@ -114,7 +133,17 @@ class Session(Lifecycle):
         self._step(Event.FLUSH)
         outputs = self._follow(self._front.finish(last=False))
         at = self._segmenter.position / SAMPLE_RATE
-        return outputs + self._reorder.flush(self._utterances, Flushed(at=at))
+        return outputs + self._reorder.flush(self._utterances.begun, Flushed(at=at))
+
+    def pause(self) -> list[Output]:
+        """The client has sent nothing for a while: the open utterance ends as if a pause had come.
+
+        Session time stays where it is. The frame before must have been heard.
+        """
+        if self._utterances.open is None or not self.state.takes_audio:
+            return []
+        assert not self.unprocessed, "a pause amid a frame"
+        return self._follow(self._front.pause())
 
     def stop(self) -> list[Output]:
         """End of audio: the open utterance ends; `Closed` comes with the last final. Idempotent."""
@@ -134,20 +163,23 @@ class Session(Lifecycle):
         A partial that comes after its utterance's end, or after a newer one, yields nothing.
         """
         if decode.final:
-            utterance = self._awaited(decode)
+            utterance = self._pending.awaited(decode)
             return self._settle(decode, [self._captioner.final(utterance, decode, hypothesis, ms)])
-        if self._open is None or self._open.number != decode.utterance:
+        open_one = self._utterances.open
+        if open_one is None or open_one.number != decode.utterance:
             return []
         if decode.early:
-            self._open.early = decode, hypothesis
-        partial = self._captioner.partial(self._open, decode, hypothesis)
+            open_one.early = decode, hypothesis
+        partial = self._captioner.partial(open_one, decode, hypothesis)
         return [] if partial is None else [partial]
 
     def fail(self, decode: Decode, message: str) -> list[Output]:
         """Take that a decode could not be done: a final becomes an Error and an empty Final."""
         if not decode.final:
             return []
-        return self._settle(decode, self._captioner.failed(self._awaited(decode), decode, message))
+        return self._settle(
+            decode, self._captioner.failed(self._pending.awaited(decode), decode, message)
+        )
 
     def _end_audio(self, why: Event) -> list[Output]:
         was_open = self.state.takes_audio
@@ -160,8 +192,11 @@ class Session(Lifecycle):
         for events, speech in frames:
             for event in events:
                 outputs += self._segmented(event)
-            if self._open is not None and speech:
-                self._speak(self._open)
+            if speech and (utterance := self._utterances.open) is not None:
+                utterance.paused = -1
+                voiced = self._segmenter.speech_end - self._segmenter.onset
+                if self._captioner.wants_partial(utterance, voiced):
+                    utterance.note_speech(self._segmenter.speech_end, voiced, self._interval)
         return outputs
 
     def _segmented(self, event: SegmenterEvent) -> Sequence[Output]:
@@ -169,8 +204,7 @@ class Session(Lifecycle):
             case Began():
                 return [self._begin(event)]
             case Paused():
-                assert self._open is not None
-                self._open.paused = event.stop
+                self._utterances.pause(event)
                 return []
             case Ended():
                 return self._end(event)
@@ -178,57 +212,41 @@ class Session(Lifecycle):
                 assert_never(event)
 
     def _begin(self, began: Began) -> Speech:
-        number, at = self._utterances, began.start
-        self._utterances += 1
-        self._open = Utterance(number, start=at, due=at, given=at)
-        return Speech(event="start", utterance=number, at=at / SAMPLE_RATE)
-
-    def _speak(self, utterance: Utterance) -> None:
-        utterance.paused = -1
-        voiced = self._segmenter.speech_end - self._segmenter.onset
-        if self._captioner.wants_partial(voiced):
-            utterance.note_speech(self._segmenter.speech_end, voiced, self._interval)
+        utterance = self._utterances.begin(began, self.configurations.at(self._front.onset))
+        return Speech(event="start", utterance=utterance.number, at=began.start / SAMPLE_RATE)
 
     def _end(self, ended: Ended) -> list[Output]:
-        utterance = self._open
-        assert utterance is not None
-        self._open = None
-        self._decoding[utterance.number] = utterance
-        utterance.stop = ended.stop
+        utterance = self._utterances.end(ended)
+        self._pending.add(utterance)
         at = ended.stop / SAMPLE_RATE
         outputs: list[Output] = [Speech(event="end", utterance=utterance.number, at=at)]
         early = utterance.final_at(ended.stop)
         if early is not None:
             return outputs + self._settle(early[0], [self._captioner.final(utterance, *early, 0.0)])
         span = ended.start, ended.stop
-        work = self._captioner.decode(utterance, span, ended.voiced, ended.audio, final=True)
-        return [*outputs, work]
+        work = self._captioner.decode(
+            utterance, span, ended.voiced, ended.audio, final=True, speech=ended.speech
+        )
+        return outputs + self._pending.ask(work)
 
     def _newest_work(self) -> list[Output]:
         """An early final where silence has begun, else the newest partial that is due."""
-        utterance = self._open
-        if utterance is None:
+        utterance = self._utterances.open
+        if utterance is None or (stop := utterance.take_due()) is None:
             return []
-        early = utterance.paused >= 0
-        stop = utterance.paused if early else utterance.due
-        if stop <= utterance.given:
-            return []
-        utterance.given = stop
         span = utterance.start, stop
         voiced = min(stop, self._segmenter.speech_end) - self._segmenter.onset
         audio = self._segmenter.audio(*span)
-        return [self._captioner.decode(utterance, span, voiced, audio, early=early)]
-
-    def _awaited(self, decode: Decode) -> Utterance:
-        assert decode.utterance in self._decoding, f"utterance {decode.utterance} settled twice"
-        return self._decoding[decode.utterance]
+        early = utterance.paused >= 0
+        speech = self._segmenter.spans(*span) if early else ()
+        return [self._captioner.decode(utterance, span, voiced, audio, early=early, speech=speech)]
 
     def _settle(self, decode: Decode, messages: Sequence[Output]) -> list[Output]:
-        del self._decoding[decode.utterance]
-        return self._reorder.settle(decode.utterance, [*messages]) + self._close_if_done()
+        outputs = self._reorder.settle(decode.utterance, [*messages])
+        return outputs + self._pending.settle(decode) + self._close_if_done()
 
     def _close_if_done(self) -> list[Output]:
-        if self.state.takes_audio or self._decoding:
+        if self.state.takes_audio or self._pending:
             return []
         self._step(Event.FINISHED)
         return [self._front.account(finals=self._reorder.released)]

@@ -3,12 +3,17 @@
 The protocol (`start`) and the daemon's configuration take their bounds from the types here.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 from msgspec import Meta
 
 Detector = Literal["silero", "webrtc"]
+Numbers = Literal[
+    "as_is", "digits", "words"
+]  # as Whisper writes them, mostly as digits; or all alike
+Blocked = Literal["mask", "drop"]  # words of a blocklist
 
 VadMode = Annotated[int, Meta(ge=0, le=3)]  # webrtcvad has these four
 MinimumSpeech = Annotated[int, Meta(ge=30, le=1_000)]  # ms: from a detector's frame to a short word
@@ -20,7 +25,7 @@ PartialInterval = Annotated[int, Meta(ge=100, le=10_000)]  # ms
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings, in milliseconds but for the detector and the mode.
+    """Settings, in milliseconds but for the detector, its mode, and the rules of the text.
 
     vad: the detector of speech (streaming/vad.py has the figures).
     vad_mode: webrtcvad's, 0 (most is speech) to 3 (least is).
@@ -31,6 +36,7 @@ class Settings:
         are cut at pauses: WER of test-other 13.6 %, with 700 12.5 %, with 900 11.9 %, decoded whole 11.0 %.
     cap_ms: the longest utterance; cut_search_ms: its last stretch, in which the cut is sought.
     partial_interval_ms: new audio from one partial decode to the next.
+    replacements, blocklist, blocked, numbers: rules of the text, see streaming/text_rules.py.
 
     Raises ValueError naming the setting, its value and the accepted range.
     """
@@ -44,6 +50,10 @@ class Settings:
     cap_ms: Cap = 30_000
     cut_search_ms: Annotated[int, Meta(ge=1_000, le=6_000)] = 5_000
     partial_interval_ms: PartialInterval = 500
+    replacements: Mapping[str, str] = field(default_factory=dict)
+    blocklist: Sequence[str] = ()
+    blocked: Blocked = "mask"
+    numbers: Numbers = "as_is"
 
     def __post_init__(self) -> None:
         for name, (low, high) in RANGES.items():

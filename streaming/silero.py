@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streaming.level import Level
 from streaming.protocol import SAMPLE_RATE
 
 FRAME = 512  # samples: the network's input, 32 ms
@@ -36,11 +37,13 @@ class Silero:
         self._network = network()
         self._state = np.zeros((2, 1, 128), np.float32)
         self._context = np.zeros(CONTEXT, np.float32)
+        self._level = Level(FRAME)
         self._speaks = False
 
     def is_speech(self, frame: NDArray[np.float32]) -> bool:
         """Whether the next frame, [FRAME] in [-1, 1], is speech."""
-        self._speaks = self.probability(frame) >= (REST if self._speaks else ONSET)
+        probability = self.probability(self._level.adjust(frame))
+        self._speaks = probability >= (REST if self._speaks else ONSET)
         return self._speaks
 
     def probability(self, frame: NDArray[np.float32]) -> float:

@@ -7,8 +7,8 @@ import re
 from itertools import accumulate
 
 # Han and kana are written without spaces: each character counts as a word.
-_IDEOGRAPHS = "\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f"
-_WORD = re.compile(rf"\s*(?:[{_IDEOGRAPHS}]|[^\s{_IDEOGRAPHS}]+)")
+IDEOGRAPHS = "\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f"
+_WORD = re.compile(rf"\s*(?:[{IDEOGRAPHS}]|[^\s{IDEOGRAPHS}]+)")
 _TRAILING_MARKS = re.compile(r"\W+\Z")
 _NO_LETTER = re.compile(r"\W+")
 

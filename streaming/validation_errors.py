@@ -76,11 +76,9 @@ def accepted(kind: Any) -> str:
         return (
             f"a text of {least} {bounds.max_length} characters" if bounds.max_length else "a text"
         )
-    if origin is list:
-        count = (
-            f"of {bounds.min_length or 0} to {bounds.max_length} of "
-            if bounds.max_length
-            else "of "
-        )
-        return f"a list {count}these, each {accepted(options[0])}"
+    if origin in (list, dict):
+        what = "a list" if origin is list else "an object"
+        entries = "; and for it ".join(map(accepted, options))
+        count = f" of {bounds.min_length or 0} to {bounds.max_length}" if bounds.max_length else ""
+        return f"{what}{count} of these, each {entries}"
     return {bool: "true or false", NoneType: "null"}.get(origin, "as documented")

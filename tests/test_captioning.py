@@ -8,13 +8,15 @@ import signal
 import socket
 import threading
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from msgspec import structs
 
-from clients.captioning import Interrupt, exit_status
+from clients.captioning import NUMBERS, Interrupt, exit_status
 from clients.file import add_arguments, run
 from streaming.protocol import Error, Start, Stop
+from streaming.settings import Numbers
 from tests.support.fakes import PATIENCE
 from tests.support.file_verb import RATE, Capture, caption, piped, wav
 from tests.support.standin import Peer, answering, closed, final, interrupted, ready, standin_thread
@@ -48,9 +50,11 @@ def test_languages(words: list[str], language: str | list[str] | None, tmp_path:
 
 def test_options_reach_the_daemon(tmp_path: Path) -> None:
     words = "--task translate --hot-word Ada --hot-word Lovelace --stability commit --words"
-    words += " --prompt Ada --temperature 0.5 --seed 7 --partials"
+    words += " --prompt Ada --temperature 0.5 --seed 7 --partials --replace um= --block damn*"
+    words += " --numbers digits"
+    replacement = ["--replace", "cap she on=captiond"]
     with standin_thread() as server:
-        caption(server, wav(tmp_path / "a.wav"), *words.split())
+        caption(server, wav(tmp_path / "a.wav"), *words.split(), *replacement)
     assert server.peers[0].start == Start(
         rate=RATE,
         task="translate",
@@ -61,7 +65,20 @@ def test_options_reach_the_daemon(tmp_path: Path) -> None:
         hot_words=["Ada", "Lovelace"],
         stability="commit",
         words=True,
+        replacements={"cap she on": "captiond", "um": ""},
+        blocklist=["damn*"],
+        numbers="digits",
     )
+
+
+def test_choices_are_those_of_the_protocol() -> None:
+    assert get_args(Numbers) == NUMBERS
+
+
+def test_a_replacement_names_both(tmp_path: Path, capsys: Capture) -> None:
+    with pytest.raises(SystemExit):
+        caption("ws://127.0.0.1:1", wav(tmp_path / "a.wav"), "--replace", "=x")
+    assert "'=x' is not HEARD=WRITTEN" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -79,6 +96,23 @@ def test_partials_are_wanted_where_seen(words: list[str], wanted: bool, tmp_path
     with standin_thread() as server:
         caption(server, wav(tmp_path / "a.wav"), *words)
     assert server.peers[0].start.partials is wanted
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [([], False), (["--format", "json"], False), (["--format", "vtt"], True), (["--words"], True)],
+)
+def test_subtitles_ask_for_the_times_of_words(
+    words: list[str], wanted: bool, tmp_path: Path
+) -> None:
+    """So does an output whose ending is that of subtitles."""
+    with standin_thread() as server:
+        caption(server, wav(tmp_path / "a.wav"), *words)
+        caption(server, tmp_path / "a.wav", *words, "--output", tmp_path / "a.srt")
+    assert [peer.start.words for peer in server.peers] == [
+        wanted,
+        "--format" not in words or wanted,
+    ]
 
 
 @pytest.mark.parametrize("value", ["9", "nan", "-1"])

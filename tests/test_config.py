@@ -103,6 +103,12 @@ def test_what_is_no_setting_among_flags_and_variables_is_ignored() -> None:
             ["--allowed-origins has 'https://'", "scheme://host:port"],
         ),
         (
+            "replacements = ['um']",
+            {},
+            {},
+            ["replacements in ", "['um']", "a list of texts"],
+        ),
+        (
             "",
             {},
             {"CAPTIOND_ALLOWED_ORIGINS": "https://a.example/page, *"},
@@ -151,6 +157,7 @@ def test_a_page_is_named_by_its_origin(tmp_path: Path, origin: str) -> None:
 
 
 @given(st.sampled_from(sorted(KEYS)), st.text())
+@example("replacements", "new york=NYC, um=")
 @example("allowed_origins", "example.org")
 def test_any_text_is_a_value_or_an_error_that_names_the_key(key: str, text: str) -> None:
     message = ""

@@ -14,9 +14,17 @@ from tests.support.fakes import PATIENCE
 class Session:
     """As far as deadlines look at it."""
 
+    received = 0
+    unprocessed = False
+
     def __init__(self, state: State) -> None:
         self.state = state
         self.opened = asyncio.get_running_loop().time()
+        self.stream = self
+        self.paused = asyncio.Event()
+
+    def pause(self) -> None:
+        self.paused.set()
 
 
 class Ends:
@@ -71,4 +79,38 @@ async def test_a_client_that_cannot_send_is_not_late(
     deadlines.started(cast(LiveSession, Session(state)))
     with pytest.raises(TimeoutError):
         await ends.first(0.1)
+    deadlines.cancel()
+
+
+async def test_a_client_that_sends_no_audio_pauses() -> None:
+    """Its session goes on, and is told so again as often as it happens."""
+    ends, session = Ends(), Session(State.OPEN)
+    deadlines = Deadlines(Config(no_audio_seconds=0.03), ends, lambda: False)
+    deadlines.started(cast(LiveSession, session))
+    for _ in range(2):
+        await asyncio.wait_for(session.paused.wait(), PATIENCE)
+        session.paused.clear()
+        session.received += 1
+    assert "audio" in deadlines.pending
+    deadlines.cancel()
+
+
+@pytest.mark.parametrize(
+    ("state", "excused", "unprocessed", "seconds"),
+    [
+        (State.DRAINING, False, False, 0.01),
+        (State.OPEN, True, False, 0.01),
+        (State.OPEN, False, True, 0.01),
+        (State.OPEN, False, False, 0.0),
+    ],
+)
+async def test_a_client_that_need_not_send_does_not_pause(
+    state: State, *, excused: bool, unprocessed: bool, seconds: float
+) -> None:
+    session = Session(state)
+    session.unprocessed = unprocessed
+    deadlines = Deadlines(Config(no_audio_seconds=seconds), Ends(), lambda: excused)
+    deadlines.started(cast(LiveSession, session))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(session.paused.wait(), 0.1)
     deadlines.cancel()

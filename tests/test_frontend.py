@@ -20,7 +20,7 @@ def test_frames_are_judged_in_order_half_a_second_at_a_time() -> None:
         judged += list(front.read())
         assert front.segmenter.position <= (len(judged) + 1) * Loudness.frame
     assert [speech for _, speech in judged] == [False] * 10 + [True] * 30
-    assert [event for events, _ in judged for event in events] == [Began(0)]
+    assert [event for events, _ in judged for event in events] == [Began(0, 10 * Loudness.frame)]
 
 
 def test_the_end_takes_what_is_unread_and_less_than_a_frame() -> None:

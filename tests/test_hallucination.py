@@ -1,7 +1,7 @@
 import pytest
 
 from model.engine.fallback import is_silence
-from streaming.hallucination import is_plausible
+from streaming.hallucination import is_plausible, worth_showing
 from streaming.protocol import Final, Partial
 from tests.support.streams import GoodHypothesis, feed_all, finals, loud, partials, quiet, session
 
@@ -74,3 +74,17 @@ def test_a_looping_partial_leaves_what_was_shown() -> None:
     )
     assert isinstance(partial, Partial)
     assert partial.text == "it is so"
+
+
+@pytest.mark.parametrize(
+    ("no_speech", "mean_logprob", "plausible"),
+    [(0.55, -1.12, False), (0.57, -0.51, True), (0.46, -0.9, True), (0.35, -1.1, True)],
+)
+def test_behind_silence_that_was_put_in_front_less_is_plausible(
+    no_speech: float, mean_logprob: float, *, plausible: bool
+) -> None:
+    """Noise at the beginning of a stream, and digits there."""
+    said = GoodHypothesis("words", no_speech=no_speech, mean_logprob=mean_logprob)
+    assert is_plausible(said, led=True) is plausible
+    assert worth_showing(said, led=True) is plausible
+    assert is_plausible(said)

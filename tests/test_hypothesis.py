@@ -35,3 +35,10 @@ def test_figures_are_the_hypothesis_own() -> None:
     final = final_message(0, 0, 16_000, heard, "so", 5.0)
     assert (final.temperature, final.compression_ratio, final.decode.ms) == (0.4, 1.5, 5.0)
     assert (final.no_speech, final.mean_logprob, final.decode.rounds) == (0.25, -0.5, 4)
+
+
+def test_no_text_covers_nothing() -> None:
+    """Words that nobody is believed to have said account for no speech."""
+    heard = GoodHypothesis("so", voiced=2.5, covered=2.25)
+    told = [final_message(0, 0, 16_000, heard, text, 5.0) for text in ("so", "")]
+    assert [(final.voiced, final.covered) for final in told] == [(2.5, 2.25), (2.5, 0.0)]

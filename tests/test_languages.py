@@ -1,7 +1,7 @@
 import pytest
 
 from streaming.languages import ENOUGH, Languages
-from streaming.protocol import Final
+from streaming.protocol import Final, Partial
 from tests.support.streams import (
     GoodHypothesis,
     decodes,
@@ -32,13 +32,40 @@ def test_a_language_is_detected_from_a_second_on(asked: list[str] | None) -> Non
 
 
 def test_a_short_utterance_is_in_the_language_spoken_before() -> None:
-    """At first in the one named first; with nothing to go by it is detected after all."""
-    assert Languages(["de", "en"]).of(ENOUGH - 1) == ("de", None)
-    assert Languages(None).of(ENOUGH - 1) == (None, None)
-    languages = Languages(["de", "en"])
+    """Where it may be in any; with nothing to go by it is detected after all."""
+    languages = Languages(None)
+    assert languages.of(ENOUGH - 1) == (None, None)
     languages.learn("en", 0.9, ENOUGH)
     assert languages.of(ENOUGH - 1) == ("en", None)
-    assert languages.of(ENOUGH) == (("de", "en"), "en")
+    assert languages.of(ENOUGH) == (None, "en")
+
+
+@pytest.mark.parametrize("voiced", [0, ENOUGH - 1, ENOUGH])
+def test_within_a_set_the_language_is_detected_however_short_the_utterance(voiced: int) -> None:
+    """None of the set is taken blindly, neither the first nor the one before."""
+    languages = Languages(["de", "en"])
+    assert languages.of(voiced) == (("de", "en"), None)
+    languages.learn("en", 0.9, ENOUGH)
+    assert languages.of(voiced) == (("de", "en"), "en")
+
+
+def test_words_in_a_doubtful_first_language_are_not_shown_but_asked_again() -> None:
+    """With more audio. The final has the last word; a later utterance has a language to go by."""
+    stream = session(language=["en", "de"])
+    (first,) = partials(feed_all(stream, loud(1.3)))
+    doubtful = GoodHypothesis("good and morgan", language="en", language_probability=0.6)
+    assert stream.accept(first, doubtful, 1.0) == []
+    (second,) = partials(feed_all(stream, loud(0.3)))
+    assert second.language_hint is None
+    sure = GoodHypothesis("guten Morgen", language="de", language_probability=0.8)
+    (shown,) = stream.accept(second, sure, 1.0)
+    assert isinstance(shown, Partial)
+    (work,) = finals(feed_all(stream, quiet(1)))
+    (final,) = stream.accept(work, doubtful, 1.0)
+    assert isinstance(final, Final)
+    assert (final.text, final.language_probability) == ("good and morgan", 0.6)
+    (third,) = partials(feed_all(stream, loud(1.3)))
+    assert len(stream.accept(third, doubtful, 1.0)) == 1
 
 
 @pytest.mark.parametrize(
@@ -68,7 +95,7 @@ def test_each_utterance_is_detected_anew_and_noise_teaches_nothing() -> None:
     stream.accept(one, GoodHypothesis("guten Tag", language="de", language_probability=0.9), 1.0)
     two, three = finals(feed_all(stream, loud(1.5), quiet(0.8), loud(0.3), quiet(0.8)))
     assert (two.language, two.language_hint) == (("en", "de"), "de")
-    assert (three.language, three.language_hint) == ("de", None)
+    assert (three.language, three.language_hint) == (("en", "de"), "de")
     noise = GoodHypothesis(
         "you", language="en", language_probability=0.9, no_speech=0.9, mean_logprob=-1.0
     )
@@ -76,7 +103,7 @@ def test_each_utterance_is_detected_anew_and_noise_teaches_nothing() -> None:
     assert isinstance(final, Final)
     assert final.text == ""
     (four,) = finals(feed_all(stream, loud(0.3), quiet(0.8)))
-    assert four.language == "de"
+    assert four.language_hint == "de"
 
 
 def test_an_early_final_is_in_the_language_that_its_final_would_be_in() -> None:

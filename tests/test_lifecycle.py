@@ -25,6 +25,7 @@ from streaming.lifecycle import NOT_STARTED, STARTED, STEPS, STOPPED, Event, Sta
 from streaming.protocol import (
     ClientMessage,
     Closed,
+    Configure,
     Error,
     Final,
     Flush,
@@ -71,7 +72,13 @@ def test_an_event_leads_on_is_refused_or_is_our_own_mistake(state: State, event:
 
 def test_what_is_refused_is_said_in_words() -> None:
     refused = {pair: step for pair, step in STEPS.items() if isinstance(step, str)}
-    assert {event for _, event in refused} == {Event.START, Event.AUDIO, Event.FLUSH, Event.STOP}
+    assert {event for _, event in refused} == {
+        Event.START,
+        Event.AUDIO,
+        Event.CONFIGURE,
+        Event.FLUSH,
+        Event.STOP,
+    }
     for (state, event), words in refused.items():
         early = state is State.STARTING
         assert words == (NOT_STARTED if early else STARTED if event is Event.START else STOPPED)
@@ -259,7 +266,8 @@ class Walk(RuleBasedStateMachine):
             return
         refusal = STEPS[self.state, event]
         # A client that came back may not know that its stop was heard.
-        excused = self.returned and (self.state, event) == (State.DRAINING, Event.FLUSH)
+        command = event in {Event.CONFIGURE, Event.FLUSH}
+        excused = self.returned and command and self.state is State.DRAINING
         before = len(self.wire.errors())
         for one in said:
             self.run(self.hear(one))
@@ -286,6 +294,17 @@ class Walk(RuleBasedStateMachine):
     @rule()
     def hear_audio(self) -> None:
         self.say(Event.AUDIO, self.audio.pop(0) if self.audio else b"")
+
+    @precondition(lambda self: self.attached and not self.wire.gone)
+    @rule(prompt=st.sampled_from(["one", "two"]))
+    def configure(self, prompt: str) -> None:
+        opened = (
+            self.session.stream.configurations.newest.options if self.session is not None else None
+        )
+        self.say(Event.CONFIGURE, Configure(prompt=prompt))
+        if self.session is not None and opened is not None and not self.broken:
+            asked = self.session.stream.configurations.newest.options
+            assert asked.prompt == (prompt if self.state is State.OPEN else opened.prompt)
 
     @precondition(lambda self: self.attached and not self.wire.gone)
     @rule()
@@ -386,7 +405,16 @@ class Walk(RuleBasedStateMachine):
 
         assert self.session is not None
         stream = cast(Any, self.session.stream)
-        for step in ("feed", "process", "flush", "stop", "shut_down", "accept", "fail"):
+        for step in (
+            "feed",
+            "process",
+            "configure",
+            "flush",
+            "stop",
+            "shut_down",
+            "accept",
+            "fail",
+        ):
             setattr(stream, step, fault)
         expire = stream.expire
         stream.expire = lambda: expire() if stream.state.is_finished else fault()
@@ -413,7 +441,7 @@ class Walk(RuleBasedStateMachine):
         assert not len(self.registry)
         assert not self.queue.works
         assert self.queue.finals == self.queue.answered + self.session.lag.outstanding
-        told = self.session.replay_log.finals
+        told = self.session.record.replay_log.finals
         if self.recorded:
             assert [final.utterance for final in self.notes.finals] == list(range(told))
             (closed,) = self.notes.closed

@@ -14,7 +14,7 @@ from daemon.monitoring.metrics import total
 from daemon.monitoring.systemd_notify import Notifier
 from daemon.net.listener import SPARE_CONNECTIONS
 from daemon.serve import reload
-from streaming.protocol import Closed, Error, Final, Flush, Flushed, Ready, Start
+from streaming.protocol import Closed, Error, Final, Flush, Flushed, Ready, Start, Stop
 from streaming.silero import network
 from tests.support.fakes import PATIENCE, ScriptedEngine
 from tests.support.wire import (
@@ -24,6 +24,7 @@ from tests.support.wire import (
     calling,
     frames,
     get,
+    half_a_sentence,
     refusal,
     sentence,
     serving,
@@ -94,6 +95,23 @@ async def test_a_session_whose_time_is_over_ends_with_all_that_was_spoken(
         (closed,) = client.all(Closed)
         assert client.heard[-1] == closed
         assert closed.finals == len(client.all(Final)) > 0
+
+
+async def test_who_sends_nothing_more_has_the_last_words_and_goes_on() -> None:
+    """As if a pause had come. No sample is lost, and session time stands still meanwhile."""
+    async with (
+        serving(ScriptedEngine(), no_audio_seconds=0.2) as daemon,
+        calling(daemon) as client,
+    ):
+        await client.say(Start(partials=False), half_a_sentence())
+        final = await client.receive_until(Final)
+        assert final.end == len(half_a_sentence()) / 32_000
+        await client.say(sentence()[len(half_a_sentence()) :], Stop())
+        await client.hear_all()
+        again = client.all(Final)[1]
+        assert again.start >= final.end
+        (closed,) = client.all(Closed)
+        assert closed.received == len(sentence()) // 2
 
 
 async def test_an_empty_frame_is_a_sign_of_life() -> None:

@@ -12,7 +12,7 @@ from daemon.recognition.scheduler import Scheduler
 from daemon.sessions.close_reasons import CloseReason
 from daemon.sessions.live_session import LiveSession, Service
 from streaming.dialects.dialect import Told
-from streaming.protocol import Start
+from streaming.protocol import Flush, Start
 from streaming.settings import Settings
 from tests.support.fakes import PATIENCE, ScriptedEngine, health
 from tests.support.wire import frames, sentence, until
@@ -90,7 +90,7 @@ async def test_a_session_that_has_expired_says_nothing_more(harness: Harness) ->
     await until(lambda: harness.scheduler.stats().running == 0)
     live_session.feed(sentence())
     live_session.process()
-    live_session.flush()
+    live_session.command(Flush())
     live_session.stop()
     assert client.heard == said
 

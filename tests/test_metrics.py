@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from websockets.exceptions import InvalidStatus
@@ -43,10 +44,12 @@ def test_figures_add_up() -> None:
     metrics = Metrics(health)
     metrics.final(final(2, 10, 6, 4))
     metrics.final(final(2, 10, 2, 0))
+    metrics.final(msgspec.structs.replace(final(0, 0, 0, 0), voiced=3.0, covered=1.75))
     counters = (metrics.rounds, metrics.proposed, metrics.accepted, metrics.reused)
     assert [total(counter) for counter in counters] == [4, 20, 8, 4]
+    assert total(metrics.uncovered) == 1.25
     assert metrics.counts() == {
-        "finals": 2,
+        "finals": 3,
         "started": 0,
         "resumed": 0,
         "refused": 0,

@@ -79,6 +79,33 @@ async def test_a_buffer_that_overruns_ends_the_session(page: Page) -> None:
     assert seen["end"] == "done"
 
 
+async def test_a_change_of_language_goes_behind_the_sound_of_before(page: Page) -> None:
+    """Also where a full queue holds that up; and once more where it may have been lost."""
+    scenario = """
+        const buffer = new ReplayBuffer(16_000);
+        const { client } = start(buffer);
+        await pass(0);
+        sockets[0].bufferedAmount = 1 << 20;
+        sockets[0].say(ready(0));
+        buffer.append(new Int16Array(100));
+        client.changeLanguage("de");
+        buffer.append(new Int16Array(50));
+        client.advance();
+        sockets[0].bufferedAmount = 0;
+        await pass(100);
+        client.changeLanguage(null);
+        sockets[0].onclose({ code: 1006 });
+        await pass(1_000);
+        sockets[1].say(ready(2 * 120));
+        client.abort();
+        return sockets.map(({ sent }) => sent);
+    """
+    assert await meet(page, scenario) == [
+        ["start", 100, "configure", 50, "configure"],
+        ["resume", 30, "configure"],
+    ]
+
+
 async def test_what_is_dropped_waits_for_no_connection(page: Page) -> None:
     scenario = """
         const buffer = new ReplayBuffer(16_000);
@@ -124,6 +151,44 @@ async def test_a_service_that_refuses_is_asked_less_and_less_often(
     said = "The service takes no session just now: all 2 sessions are taken."
     assert seen["said"] == [said] * len(seconds) + [["started", 0, 0]]
     assert seen["end"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("status", "served", "end"),
+    [
+        (404, True, "goes on"),
+        (200, True, "goes on"),
+        (502, True, "goes on"),
+        (403, True, "The service refuses this session."),
+        (404, False, "The service refuses this session."),
+    ],
+)
+async def test_a_strange_answer_behind_a_session_is_no_refusal(
+    status: int, served: bool, end: str, page: Page
+) -> None:
+    """A balancer or a tunnel gives it while the service is away: the session goes on afterwards."""
+    scenario = """
+        const { status, served } = argument;
+        window.fetch = () => answer("none", status, { "Content-Type": "text/plain" });
+        const { client, end } = start(new ReplayBuffer(16_000));
+        refused = !served;
+        await pass(0);
+        if (served) {
+            sockets[0].say(ready(0));
+            refused = true;
+            sockets[0].onclose({ code: 1006 });
+        }
+        await pass(20_000);
+        const seen = await end();
+        refused = false;
+        await pass(10_000);
+        if (seen === "goes on") sockets.at(-1).say(ready(0));
+        client.abort();
+        return [seen, said.at(-1)];
+    """
+    seen, said = await meet(page, scenario, {"status": status, "served": served})
+    assert seen == end
+    assert (said == "resumed") is (end == "goes on")
 
 
 async def test_a_way_back_that_leads_nowhere_is_left(page: Page) -> None:

@@ -1,5 +1,8 @@
 """The page's replay buffer and resume state, run in Chromium."""
 
+import math
+
+import pytest
 from playwright.async_api import Page
 
 from tests.support.browser import page_tests
@@ -59,6 +62,9 @@ STATE = """
     for (const [verb, value] of argument.steps) {
         if (verb === "append") buffer.append(new Int16Array(value));
         if (verb === "send") state.cursor += value;
+        if (verb === "language") state.changeLanguage(value);
+        if (verb === "until") seen.push(state.untilChange);
+        if (verb === "take") seen.push(state.takeChange().language);
         if (verb === "final") state.update({ type: "final", end: value });
         if (verb === "end") state.endSession();
         if (verb === "hello") seen.push(state.hello());
@@ -122,3 +128,66 @@ async def test_what_no_session_will_hear_is_said(page: Page) -> None:
     steps = [["begin", 0], ["append", 2000], ["send", 2000], ["append", 3000], ["append", 3000]]
     *_, again = await run(page, STATE, {"capacity": 3000, "steps": [*steps, ["begin", 0]]})
     assert again == [False, 5, 5000, 5]
+
+
+@pytest.mark.parametrize(
+    ("place", "rest"),
+    [(400, [600, "de"]), (1_000, [0, "de"]), (1_001, [math.inf])],
+    ids=["before", "at", "behind"],
+)
+async def test_a_change_of_language_is_sent_again_where_it_may_be_lost(
+    place: int, rest: list[object], page: Page
+) -> None:
+    """It belongs behind the samples that were there when the user chose."""
+    said = await run(
+        page,
+        STATE,
+        {
+            "key": "k",
+            "steps": [
+                ["append", 1000],
+                ["begin", 0],
+                ["send", 500],
+                ["language", "de"],
+                ["append", 1000],
+                ["until"],
+                ["send", 500],
+                ["until"],
+                ["take"],
+                ["until"],
+                ["begin", 2 * place],
+                ["until"],
+                *([["take"]] if len(rest) == 2 else []),
+            ],
+        },
+    )
+    assert said[2:6] == [500, 0, "de", math.inf]
+    assert said[7:] == rest
+
+
+async def test_a_new_session_starts_in_the_language_of_its_place(page: Page) -> None:
+    steps = [
+        ["append", 1000],
+        ["begin", 0],
+        ["language", "de"],
+        ["append", 1000],
+        ["language", "fr"],
+        ["final", 1.0],
+        ["end", 0],
+        ["hello", 0],
+        ["begin", 0],
+        ["until"],
+        ["final", 0.5],
+        ["end", 0],
+        ["hello", 0],
+        ["begin", 0],
+        ["until"],
+    ]
+    said = await run(page, STATE, {"key": "k", "steps": steps})
+    assert [said[0]["language"], said[2]["language"], said[4], said[5]["language"], said[7]] == [
+        "en",
+        "de",
+        1000,
+        "de",
+        500,
+    ]

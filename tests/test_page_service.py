@@ -255,6 +255,27 @@ async def test_a_wish_that_the_service_refuses_is_told_in_its_words(browser: Bro
         await expect(page.get_by_role("button", name="Start listening")).to_be_enabled()
 
 
+async def test_the_language_may_be_changed_while_the_page_listens(browser: Browser) -> None:
+    engine = ScriptedEngine()
+    async with (
+        serving(engine) as daemon,
+        visiting(browser, f"http://127.0.0.1:{daemon.port}/") as page,
+    ):
+        language = page.get_by_label("Language")
+        await language.select_option("English")
+        await start(page)
+        await expect(lines(page)).not_to_have_count(0)
+        assert {one.language for one in engine.admitted} == {"en"}
+        await expect(page.get_by_label("Temperature")).to_be_disabled()
+        await language.select_option("Welsh")
+        alert = page.get_by_role("alert")
+        await expect(alert).to_contain_text("The language stays as it was. unknown language")
+        await language.select_option("German")
+        await until(lambda: engine.admitted[-1].language == "de")
+        await end(page)
+        await expect(language).to_be_enabled()
+
+
 async def test_what_cannot_be_written_down_and_what_is_late_is_said(browser: Browser) -> None:
     script = answering(
         closed(),

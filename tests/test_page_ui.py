@@ -7,10 +7,10 @@ import pytest
 from playwright.async_api import Page
 
 from clients.caption_formats import FORMATS
-from streaming.protocol import ServerMessage, Speech
+from streaming.protocol import ServerMessage, Speech, Word
 from tests.support.browser import page_tests
 from tests.support.page_modules import meet, plain, run
-from tests.support.standin import final, partial
+from tests.support.standin import final, partial, spoken
 
 pytestmark = page_tests
 
@@ -33,9 +33,17 @@ def random_finals(seed: int, count: int = 60) -> list[Any]:
             choose.choice(choose.choice(ALPHABETS)) for _ in range(choose.randrange(400))
         )
         length = choose.choice([0.0, 0.001, 0.5, 7.123, 30.0])
-        finals.append(final(words, start=at, end=at + length, utterance=number))
+        timed = timed_words(choose, words, at, length) if number % 2 else None
+        finals.append(final(words, start=at, end=at + length, utterance=number, words=timed))
         at = round(at + length + choose.choice([0.0, 0.2, 3600.0]), 3)
     return finals
+
+
+def timed_words(choose: random.Random, text: str, at: float, length: float) -> list[Word]:
+    """The words of `text` in order, at random times within `length` seconds."""
+    parts = text.split()
+    edges = sorted(round(at + choose.random() * length, 3) for _ in range(2 * len(parts)))
+    return spoken(*zip(parts, edges[::2], edges[1::2], strict=True))
 
 
 @pytest.mark.parametrize("name", ["text", "srt", "vtt"])

@@ -45,7 +45,8 @@ def wish(number: int) -> protocol.Start:
 def heard(request: Request) -> str:
     """Who is heard, and what: another's text, or another's sound, would show."""
     sound = f"{len(request.audio)} samples, {zlib.crc32(request.audio.tobytes())}"
-    return f"{request.prompt}: {request.language}, {sound}"
+    before = zlib.crc32(request.prompt.encode())  # with the text of what was cut off before
+    return f"{request.prompt[:9]}: {request.language}, {sound}, {before}"
 
 
 async def speak(daemon: Daemon, number: int) -> Client:

@@ -4,11 +4,14 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 
 from streaming import protocol
 from streaming.protocol import (
     ClientMessage,
     Closed,
+    Configure,
+    Configured,
     DecodeFigures,
     Error,
     ErrorCode,
@@ -39,6 +42,12 @@ FIGURES = st.builds(
 
 CLIENT_MESSAGES: st.SearchStrategy[ClientMessage] = st.one_of(
     st.builds(Flush),
+    st.builds(
+        Configure,
+        language=st.just(UNSET) | st.none() | CODE | st.lists(CODE, min_size=1, max_size=5),
+        task=st.sampled_from([UNSET, "transcribe", "translate"]),
+        prompt=st.just(UNSET) | TEXT,
+    ),
     st.builds(Stop),
     st.builds(
         Start,
@@ -77,6 +86,7 @@ SERVER_MESSAGES: st.SearchStrategy[ServerMessage] = st.one_of(
         mean_logprob=st.floats(-100, 0),
         decode=FIGURES,
     ),
+    st.builds(Configured, at=SECONDS),
     st.builds(Lag, seconds=SECONDS, shedding=st.sampled_from(["nothing", "partials"])),
     st.builds(
         Error, code=st.sampled_from(["bad_json", "internal"]), message=TEXT, fatal=st.booleans()
@@ -143,7 +153,7 @@ NO_JSON = {
     "\ud800": "UTF-8",
     '{"a":' * 5_000: "nested",
 }
-KINDS = "one of: start, resume, flush, stop"
+KINDS = "one of: start, resume, configure, flush, stop"
 
 
 @pytest.mark.parametrize(
@@ -173,6 +183,15 @@ KINDS = "one of: start, resume, flush, stop"
             "each a text of at most 16 characters",
         ),
         ('{"type": "start", "cap_ms": 9}', "from 10000 to 30000, or null"),
+        (
+            '{"type": "configure", "rate": 8000}',
+            "the fields of `configure`: language, task, prompt,",
+        ),
+        ('{"type": "configure", "prompt": 1}', "must be a text of at most 1000 characters"),
+        (
+            '{"type": "configure", "language": 1}',
+            "a list of 1 to 100 of these, each a text of at most 16 characters, or null",
+        ),
         ('{"type": "start", "seed": -1}', "from 0 to 9223372036854775807"),
     ],
 )
@@ -186,7 +205,7 @@ def test_a_wrong_message_is_told_what_is_accepted(text: str, said: str) -> None:
 def test_messages_of_the_other_direction_are_refused() -> None:
     with pytest.raises(ProtocolError, match=KINDS):
         decode_client('{"type": "lag", "seconds": 1.0, "shedding": "nothing"}')
-    with pytest.raises(ProtocolError, match="one of: ready, speech, partial, final, flushed, lag"):
+    with pytest.raises(ProtocolError, match="one of: ready, speech, partial, final, configured"):
         decode_server('{"type": "stop"}')
 
 
@@ -229,8 +248,8 @@ def test_the_published_schema_is_what_the_module_prints() -> None:
 def test_the_schema_names_every_message() -> None:
     schema = protocol.schema()
     mapping = schema["properties"]["client"]["discriminator"]["mapping"]
-    assert set(mapping) == {"start", "resume", "flush", "stop"}
+    assert set(mapping) == {"start", "resume", "configure", "flush", "stop"}
     kinds = schema["$defs"].items()
     closed_kinds = {kind for kind, fields in kinds if not fields.get("additionalProperties", True)}
-    assert closed_kinds == {"Start", "Resume", "Flush", "Stop"}
+    assert closed_kinds == {"Start", "Resume", "Configure", "Flush", "Stop"}
     assert {"Ready", "Speech", "Partial", "Final", "Lag", "Error", "Closed"} < set(schema["$defs"])

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daemon.sessions.replay_log import MOST, ReplayLog
-from streaming.protocol import Final, Flushed, ServerMessage, Speech
+from streaming.protocol import Configured, Final, Flushed, ServerMessage, Speech
 from tests.support.standin import final
 
 
@@ -39,15 +39,16 @@ def test_the_oldest_is_forgotten() -> None:
     assert sum(isinstance(one, Final) for one in replay_log.after(MOST // 2)) == MOST // 2
 
 
-def test_of_answers_to_flushes_in_a_row_the_last_says_all() -> None:
+@pytest.mark.parametrize("answer", [Flushed, Configured])
+def test_of_answers_in_a_row_the_last_says_all(answer: type[Flushed | Configured]) -> None:
     """A client that flushes all the time in silence drives out no final."""
     replay_log, messages = told(1)
     for at in range(2 * MOST):
-        replay_log.add(Flushed(at=float(at)))
-    assert replay_log.after(0) == [*messages, Flushed(at=2.0 * MOST - 1)]
+        replay_log.add(answer(at=float(at)))
+    assert replay_log.after(0) == [*messages, answer(at=2.0 * MOST - 1)]
     replay_log.add(speech(1))
-    replay_log.add(Flushed(at=2.0 * MOST))
-    answers = Flushed(at=2.0 * MOST - 1), Flushed(at=2.0 * MOST)
+    replay_log.add(answer(at=2.0 * MOST))
+    answers = answer(at=2.0 * MOST - 1), answer(at=2.0 * MOST)
     assert replay_log.after(1) == [answers[0], speech(1), answers[1]]
 
 

@@ -1,4 +1,4 @@
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -16,7 +16,18 @@ AUDIO = np.zeros(16_000, np.float32)
 
 
 def decode(*, final: bool = False, early: bool = False, prefix: str = "") -> Decode:
-    return Decode(0, 0, len(AUDIO), AUDIO, final=final, early=early, language="en", prefix=prefix)
+    speech = ((0, 8_000),) if final or early else ()
+    return Decode(
+        0,
+        0,
+        len(AUDIO),
+        AUDIO,
+        final=final,
+        early=early,
+        language="en",
+        prefix=prefix,
+        speech=speech,
+    )
 
 
 @pytest.mark.parametrize(
@@ -30,6 +41,7 @@ def test_what_may_become_final_is_decoded_with_care(final: bool, early: bool, wh
     assert asked.fitted_window is not whole
     assert asked.fallback_temperatures == (FALLBACK_TEMPERATURES if whole else ())
     assert asked.words is whole
+    assert bool(asked.speech) is whole
     assert asked.stop_on_repetition
     assert asked.draft_tokens == (1, 2)
 
@@ -47,6 +59,7 @@ def test_early_and_true_finals_ask_for_the_same() -> None:
         "words",
         "fitted_window",
         "temperature",
+        "speech",
     )
     assert [getattr(early, name) for name in fields] == [getattr(final, name) for name in fields]
 
@@ -69,8 +82,35 @@ def test_hot_words_go_before_the_prompt(start: Start, prompt: str) -> None:
     assert request_builder.request(start, decode(final=True)).prompt == prompt
 
 
+def test_what_was_cut_off_before_goes_right_in_front_of_the_text() -> None:
+    """Hot words and the prompt lose their beginning first where there is no room for all."""
+    one = replace(decode(final=True), before="We're published")
+    start = Start(hot_words=["Ada"], prompt="names")
+    assert request_builder.request(start, one).prompt == "Ada names We're published"
+
+
 def test_words_that_were_promised_open_the_text() -> None:
     assert request_builder.request(Start(), decode(final=True, prefix="Once")).prefix == "Once"
+
+
+def test_a_lead_is_decoded_and_in_no_time_of_a_word() -> None:
+    """A word that would begin in it begins with the span."""
+    loud = replace(decode(final=True), audio=AUDIO + 0.5, lead=4_800)
+    asked = request_builder.request(Start(words=True), loud)
+    np.testing.assert_array_equal(asked.audio, np.pad(loud.audio, (4_800, 0)))
+    output = RequestOutput(
+        request=asked,
+        text="so it",
+        tokens=(1, 2),
+        language="en",
+        language_probability=None,
+        no_speech=0.1,
+        mean_logprob=-0.1,
+        rounds=1,
+        timed=(WordTiming("so", 0.25, 0.5, 0.9), WordTiming("it", 0.5, 0.75, 0.9)),
+    )
+    so, it = request_builder.hypothesis(output, lead=loud.lead).timed or ()
+    assert [so.start, so.end, it.start, it.end] == pytest.approx([0.0, 0.2, 0.2, 0.45])
 
 
 def test_each_language_of_a_set_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:

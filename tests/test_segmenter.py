@@ -1,3 +1,5 @@
+import math
+
 import hypothesis
 import numpy as np
 import pytest
@@ -84,7 +86,7 @@ def test_an_utterance_begins_once_the_burst_has_reached_the_minimum() -> None:
     run = Run(Settings(minimum_speech_ms=120)).frames(20, speech=False).frames(3, speech=True)
     assert run.events == []
     run.frames(1, speech=True)
-    assert run.events == [Began(20 * FRAME - 300 * MS)]
+    assert run.events == [Began(20 * FRAME - 300 * MS, 20 * FRAME)]
 
 
 def test_an_utterance_ends_once_the_pause_has_reached_the_endpoint() -> None:
@@ -99,7 +101,7 @@ def test_a_pause_says_where_the_utterance_will_end_should_it_last() -> None:
     """Once for each pause, after the post-roll; none that is shorter."""
     run = Run().frames(10, speech=True).frames(5, speech=False)
     run.frames(10, speech=True).frames(6, speech=False)
-    assert run.events == [Began(0)]
+    assert run.events == [Began(0, 0)]
     run.frames(1, speech=False)
     assert run.events[1:] == [Paused(25 * FRAME + 200 * MS)]
     run.frames(17, speech=False)
@@ -183,7 +185,7 @@ def test_of_a_clip_the_loudest_moment_counts() -> None:
     """A short word in a silent room."""
     sound = np.where(KNOCK, 1.5 * AUDIBLE, 0.1 * AUDIBLE).astype(np.float32) * NOISE
     began, ended = clip(sound)
-    assert began == Began(0)
+    assert began == Began(0, 0)
     assert isinstance(ended, Ended)
     assert ended.stop == 20 * FRAME
 
@@ -270,6 +272,26 @@ def test_an_utterance_has_its_pre_roll_and_its_post_roll(
     ]
 
 
+@pytest.mark.parametrize(
+    ("script", "silences"),
+    [
+        ([(40, LOUD), (30, QUIET), (40, LOUD)], [math.inf, 9 / 7]),  # an endpoint
+        ([(300, LOUD), (10, QUIET), (40, LOUD)], [math.inf, 3 / 7]),  # too little silence for one
+        ([(300, LOUD), (30, QUIET), (40, LOUD)], [math.inf, 9 / 7]),  # as it turned out, enough
+        ([(400, LOUD), (30, QUIET)], [math.inf, 0.0]),  # the cap
+        ([(300, LOUD), 0, (40, LOUD)], [math.inf, math.inf]),
+        ([(300, LOUD), (10, QUIET), 0, (40, LOUD)], [math.inf, math.inf]),
+    ],
+)
+def test_the_silence_between_two_utterances_is_told_in_endpoint_silences(
+    script: Script, silences: list[float]
+) -> None:
+    run = play(script, Settings(cap_ms=10_000)).flush()
+    assert [event.silence for event in run.events if isinstance(event, Began)] == pytest.approx(
+        silences
+    )
+
+
 @given(SCRIPT, SETTINGS)
 @hypothesis.settings(deadline=None)
 def test_utterances_are_in_order_within_the_cap_and_hold_all_speech_once(
@@ -286,6 +308,10 @@ def test_utterances_are_in_order_within_the_cap_and_hold_all_speech_once(
         assert position <= began.start == ended.start < ended.stop <= len(judged)
         assert ended.stop - ended.start <= settings.cap_ms * MS
         np.testing.assert_array_equal(ended.audio, np.arange(ended.start, ended.stop))
+        speech = np.zeros(ended.stop - ended.start, np.bool_)
+        for start, stop in ended.speech:
+            speech[start:stop] = True
+        np.testing.assert_array_equal(speech, judged[ended.start : ended.stop])
         covered[ended.start : ended.stop] += 1
         position = ended.stop
     assert covered.max(initial=0) <= 1

@@ -341,3 +341,14 @@ async def test_an_engine_that_does_not_load_ends_the_daemon() -> None:
     with pytest.raises(LookupError, match="no such model"):
         await daemon.run()
     assert not daemon.listener.is_serving
+
+
+async def test_a_session_may_have_rules_of_its_own() -> None:
+    """Those of the daemon are for sessions that name none; each kind stands for itself."""
+    engine = ScriptedEngine(text=lambda _: "um twenty damn people")
+    async with serving(engine, replacements=("um=",), numbers="digits") as daemon:
+        (theirs, *_) = await talk(daemon)
+        (own, *_) = await talk(daemon, Start(replacements={}, blocklist=["damn"], words=True))
+    assert (theirs.text, theirs.raw) == ("20 damn people", "um twenty damn people")
+    assert (own.text, own.raw) == ("um 20 d*** people", "um twenty damn people")
+    assert [word.text for word in own.words or ()] == own.text.split()

@@ -10,6 +10,7 @@ from tests.support.streams import (
     answer,
     closing,
     decodes,
+    earlies,
     feed,
     feed_all,
     finals,
@@ -37,6 +38,18 @@ def test_an_utterance_gives_start_partial_work_end_and_final_work() -> None:
     assert end == Speech(event="end", utterance=0, at=2.0)
     assert isinstance(final, Decode)
     assert (final.utterance, final.start, final.stop, final.final) == (0, 9_600, 32_000, True)
+
+
+def test_finals_know_where_speech_is_and_partials_do_not() -> None:
+    """Early ones, too, which may become the final."""
+    outputs = feed_all(session(), quiet(0.9), loud(0.9), quiet(0.3), loud(0.6), quiet(0.8))
+    *_, early = earlies(outputs)
+    (final,) = finals(outputs)
+    assert early.speech == final.speech
+    frame = 480
+    edges = [edge + final.start for span in final.speech for edge in span]
+    assert edges == pytest.approx([0.9 * RATE, 1.8 * RATE, 2.1 * RATE, 2.7 * RATE], abs=frame)
+    assert all(work.speech == () for work in partials(outputs))
 
 
 def test_a_partial_decode_keeps_its_audio_while_the_session_goes_on() -> None:
@@ -136,7 +149,7 @@ def test_silence_asks_for_no_partials() -> None:
 
 def test_a_failed_final_is_an_error_and_an_empty_final_in_its_place() -> None:
     stream = session(language="de")
-    works = finals(feed_all(stream, *[loud(0.5), quiet(1)] * 2))
+    works = finals(feed_all(stream, *[loud(0.5), quiet(3)] * 2))
     assert stream.fail(works[1], "out of memory") == []
     first, error, empty = stream.accept(works[0], GoodHypothesis("a"), 1.0)
     assert isinstance(first, Final)
@@ -148,6 +161,8 @@ def test_a_failed_final_is_an_error_and_an_empty_final_in_its_place() -> None:
     assert isinstance(empty, Final)
     assert (empty.utterance, empty.text, empty.language) == (1, "", "de")
     assert (empty.start, empty.end) == (works[1].start / RATE, works[1].stop / RATE)
+    assert empty.voiced == pytest.approx(0.5, abs=0.05)
+    assert empty.covered == 0
 
 
 def test_a_failed_partial_yields_nothing() -> None:
@@ -165,7 +180,7 @@ def test_a_final_settled_twice_is_our_own_mistake() -> None:
 
 def test_the_backlog_counts_the_samples_whose_final_is_outstanding() -> None:
     stream = session()
-    first, second = finals(feed_all(stream, *[loud(1.5), quiet(1)] * 2))
+    first, second = finals(feed_all(stream, *[loud(1.5), quiet(3)] * 2))
     assert stream.pending_samples == len(first.audio) + len(second.audio)
     stream.accept(second, GoodHypothesis("b"), 1.0)
     assert stream.pending_samples == len(first.audio)
@@ -218,14 +233,51 @@ def test_flush_takes_what_the_resampler_holds_back(rate: int) -> None:
     assert ranges(outputs) == [(0, 8_000)]
 
 
+def test_flush_without_an_open_utterance_is_answered_and_yields_nothing_else() -> None:
+    stream = session()
+    assert stream.flush() == [Flushed(at=0.0)]
+    assert feed_all(stream, quiet(1)) == []
+    assert stream.flush() == [Flushed(at=1.0)]
+
+
+@pytest.mark.parametrize("rate", [16_000, 48_000])
+def test_a_pause_of_the_client_ends_the_utterance_and_the_stream_goes_on(rate: int) -> None:
+    """With all audio received, in session time, and without a `flushed`."""
+    stream = session(rate=rate)
+    feed_all(stream, np.repeat(loud(1), rate // RATE))
+    end, work = stream.pause()
+    assert end == Speech(event="end", utterance=0, at=1.0)
+    assert isinstance(work, Decode)
+    assert (work.start, work.stop, work.final) == (0, RATE, True)
+    assert stream.pause() == []
+    assert ranges(feed_all(stream, np.repeat(loud(1), rate // RATE)) + stream.stop()) == [
+        (RATE, 2 * RATE)
+    ]
+
+
+def test_a_pause_of_the_client_confirms_an_early_final() -> None:
+    stream = session()
+    answer(stream, feed_all(stream, loud(1), quiet(0.3)))
+    assert [type(output) for output in stream.pause()] == [Speech, Final]
+
+
+def test_a_pause_of_the_client_between_utterances_is_none() -> None:
+    """No clip comes of it, and nothing after `stop`."""
+    stream = session()
+    feed_all(stream, 0.05 * loud(1))
+    assert stream.pause() == []
+    stream.stop()
+    assert stream.pause() == []
+
+
 def test_flush_is_answered_behind_the_finals_of_what_came_before() -> None:
     stream = session()
-    works = finals([*feed_all(stream, loud(1), quiet(1), loud(1)), *stream.flush()])
+    works = finals([*feed_all(stream, loud(1), quiet(3), loud(1)), *stream.flush()])
     later = finals([*feed_all(stream, loud(1)), *stream.flush()])
     assert stream.flush() == []  # answered with the one before
     answers = [stream.accept(work, GoodHypothesis("yes"), 1.0) for work in works + later]
     assert [len(messages) for messages in answers] == [1, 2, 2]
-    assert [messages[-1] for messages in answers[1:]] == [Flushed(at=3.0), Flushed(at=4.0)]
+    assert [messages[-1] for messages in answers[1:]] == [Flushed(at=5.0), Flushed(at=6.0)]
 
 
 @pytest.mark.parametrize("milliseconds", [80, 200, 400, 900])

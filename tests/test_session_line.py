@@ -165,17 +165,18 @@ def test_seventy_five_seconds_of_gapless_speech_are_cut_without_loss() -> None:
         for frame in streams.cut(audio.astype("<f4").tobytes(), [3_333])
         for o in streams.feed(stream, frame)
     ]
+    outputs += streams.answer(stream, outputs)
     during = streams.finals(outputs)
     quick = streams.partials(outputs)
     assert len(quick) > 60
     assert max(len(work.audio) for work in quick) <= 30 * streams.RATE
-    outputs += stream.stop()
-    works = streams.finals(outputs)
     assert len(during) >= 2  # finals come at the cap, not at the end
+    ending = stream.stop()
+    ending += streams.answer(stream, ending)
+    works = during + streams.finals(ending)
     assert all(len(work.audio) <= 30 * streams.RATE for work in works)
     np.testing.assert_array_equal(np.concatenate([work.audio for work in works]), audio)
-    account = streams.closing(streams.answer(stream, outputs))
-    assert account == Closed(
+    assert streams.closing(ending) == Closed(
         received=75 * streams.RATE,
         speech=75 * streams.RATE,
         silence=0,
@@ -195,12 +196,13 @@ def test_all_formats_give_the_same_utterances(rate: int, encoding: Encoding, cha
     data = streams.encoded(np.where(spoken, tone, 0.0).astype(np.float32), encoding, channels)
     stream = streams.session(rate=rate, encoding=encoding, channels=channels)
     outputs = [*streams.feed(stream, data), *stream.stop()]
+    outputs += streams.answer(stream, outputs)
     expected = [(0.7, 1.7), (2.7, 3.8)]
     assert len(streams.ranges(outputs)) == len(expected)
     for (start, stop), (begin, end) in zip(streams.ranges(outputs), expected, strict=True):
         assert start / streams.RATE == pytest.approx(begin, abs=0.031)
         assert stop / streams.RATE == pytest.approx(end, abs=0.031)
-    assert streams.closing(streams.answer(stream, outputs)).received == 5 * streams.RATE
+    assert streams.closing(outputs).received == 5 * streams.RATE
 
 
 @needs_audio

@@ -3,16 +3,35 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from msgspec import structs
 
 from clients import stream
-from clients.stream import Captions, ConnectionLostError, connect
+from clients.stream import (
+    Captions,
+    ConnectionLostError,
+    StreamError,
+    connect,
+)
 from streaming import protocol
 from tests.support import standin
-from tests.support.fakes import PATIENCE
-from tests.support.wire import until
+from tests.support.certificates import certificates
+from tests.support.fakes import PATIENCE, ScriptedEngine
+from tests.support.relay import Relay, relaying
+from tests.support.wire import frames, sentence, serving, until
+
+# What stands where the daemon was, while it is away: nothing that upgrades to a websocket.
+STRANGE = {
+    "hung up": b"",
+    "torn": b"HTTP/1.1 101 Swit",
+    "no HTTP": b"SSH-2.0-OpenSSH_9.6\r\n",
+    "502": b"HTTP/1.1 502 Bad Gateway\r\nContent-Type: text/html\r\nContent-Length: 4\r\n\r\n<p/>",
+    "503": b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n",
+    "404": b"HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\nContent-Length: 4\r\n\r\nnone",
+    "200": b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+}
 
 
 def resumable_ready(heard: int = 0) -> protocol.Ready:
@@ -158,3 +177,64 @@ async def test_a_connection_that_died_silently_is_mended(monkeypatch: pytest.Mon
         await until(lambda: len(server.peers) == 2)
         await captions.stop()
     assert messages == [standin.final("heard after all"), standin.closed(2)]
+
+
+async def mended(url: str, relay: Relay, answer: bytes) -> None:
+    """A session whose connection is cut in mid-sentence; `answer` meets the first attempts to resume."""
+    messages: list[protocol.ServerMessage] = []
+    async with hearing(url, messages) as captions:
+        before, behind = frames(sentence(), 64_000)
+        await captions.send(before)
+        await until(lambda: bool(messages))
+        relay.answers = [answer] * 3
+        relay.cut()
+        await captions.send(behind)
+        await captions.stop()
+    assert not relay.answers
+    account = messages[-1]
+    assert isinstance(account, protocol.Closed)
+    assert account.received == len(sentence()) // 2
+
+
+@pytest.mark.parametrize("answer", STRANGE.values(), ids=STRANGE)
+async def test_a_strange_answer_while_resuming_is_a_lost_connection(
+    answer: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before a session has begun it is an error at once."""
+    monkeypatch.setattr(stream, "BACKOFF_S", (0.0, 0.01))
+    async with serving(ScriptedEngine()) as daemon, relaying(daemon.port) as relay:
+        url = f"ws://127.0.0.1:{relay.port}"
+        relay.answers = [answer]
+        with pytest.raises(StreamError, match=r"takes no session now|not a captiond|answered HTTP"):
+            async with connect(url):
+                pass
+        await mended(url, relay, answer)
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"], ids=["torn", "plain"]
+)
+async def test_a_torn_handshake_of_tls_while_resuming_is_a_lost_connection(
+    answer: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "BACKOFF_S", (0.0, 0.01))
+    made = certificates(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", made.root)
+    async with (
+        serving(ScriptedEngine(), tls_certificate=made.certificate, tls_key=made.key) as daemon,
+        relaying(daemon.port) as relay,
+    ):
+        await mended(f"wss://127.0.0.1:{relay.port}", relay, answer)
+
+
+async def test_what_was_in_the_way_to_the_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "BACKOFF_S", (0.0, 0.1))
+    async with (
+        serving(ScriptedEngine(), resume_seconds=0.3) as daemon,
+        relaying(daemon.port) as relay,
+        connect(f"ws://127.0.0.1:{relay.port}") as captions,
+    ):
+        relay.answers = [STRANGE["404"]] * 9
+        relay.cut()
+        with pytest.raises(ConnectionLostError, match=r"again in time: .* HTTP 404: none"):
+            await standin.collect(aiter(captions), [])

@@ -8,8 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streaming.protocol import ServerMessage
-from streaming.subtitles import LINE_COLUMNS, Subtitles, columns, cues, printable
-from tests.support.standin import SESSION, closed, final, ready
+from streaming.subtitles import LINE_COLUMNS, Cue, Subtitles, Timed, columns, cues, printable
+from tests.support.standin import SESSION, closed, final, ready, spoken
 
 SPEECH = (
     "It listens to live speech, and shows captions while you talk. Then the sentence is "
@@ -52,14 +52,14 @@ def test_cues_follow_each_other_and_keep_every_letter(start: int, length: int, t
 
 
 def test_a_long_utterance_becomes_cues_that_end_with_sentences() -> None:
+    """Two balanced lines each, time in proportion to the letters; no cue of one short sentence."""
     made = cues(0, 30_000, SPEECH)
     assert [cue.lines for cue in made] == [
         ("It listens to live speech, and", "shows captions while you talk."),
-        ("Then the sentence is complete, and", "the final text is written down."),
-        ("Done.",),
+        ("Then the sentence is complete, and", "the final text is written down. Done."),
     ]
     shares = [(cue.end - cue.start) / 30_000 for cue in made]
-    assert shares == pytest.approx([60 / 130, 65 / 130, 5 / 130], abs=0.001)
+    assert shares == pytest.approx([51 / 111, 60 / 111], abs=0.001)
 
 
 def test_a_short_utterance_is_one_line() -> None:
@@ -78,6 +78,69 @@ def test_text_without_spaces_is_cut_by_its_width() -> None:
     """Chinese and Japanese: a line holds half as many characters."""
     made = cues(0, 30_000, "字" * 100)
     assert [[len(line) for line in cue.lines] for cue in made] == [[21, 21], [21, 21], [16]]
+
+
+def told(*words: tuple[str, int, int]) -> tuple[str, list[Timed]]:
+    """A text of these words, and their times."""
+    return " ".join(text for text, _, _ in words), [Timed(*word) for word in words]
+
+
+SLOW = told(
+    ("Well,", 500, 800),
+    ("we", 2_900, 3_000),
+    ("should", 3_100, 3_500),
+    ("wait.", 4_200, 4_700),
+    ("For", 5_400, 5_600),
+    ("what?", 5_700, 6_000),
+)
+
+
+def test_cues_follow_the_words() -> None:
+    """They begin with their first word, end with the last, and stay where there is room to read."""
+    text, words = SLOW
+    assert cues(0, 6_200, text, words) == [
+        Cue(500, 1_333, ("Well,",)),  # the shortest time
+        Cue(2_900, 6_000, ("we should wait. For what?",)),
+    ]
+    assert cues(4_000, 6_200, text, words)[0].start == 4_000, "no cue lies before those before it"
+
+
+def test_a_sentence_that_does_not_fit_has_a_cue_of_its_own() -> None:
+    first = [(word, 300 * n, 300 * n + 250) for n, word in enumerate([*["word"] * 12, "end."])]
+    text, words = told(*first, *((word, at + 4_000, end + 4_000) for word, at, end in first))
+    made = cues(0, 8_000, text, words)
+    assert [(cue.start, cue.end) for cue in made] == [(0, 4_000), (4_000, 7_850)]
+    assert all(cue.lines[-1].endswith("end.") for cue in made)
+
+
+def test_a_fast_cue_stays_to_be_read() -> None:
+    """Up to the next one, or half a second behind the utterance, and no longer."""
+    text, words = told(("A" * 40, 0, 500), ("B" * 40 + ".", 500, 1_000), ("C" * 30, 2_300, 2_600))
+    made = cues(0, 2_700, text, words)
+    assert [(cue.start, cue.end) for cue in made] == [(0, 2_300), (2_300, 3_200)]
+
+
+def test_words_that_are_not_those_of_the_text_have_no_times() -> None:
+    text, words = SLOW
+    assert cues(0, 6_200, f"{text} No.", words) == cues(0, 6_200, f"{text} No.")
+
+
+@given(
+    st.lists(st.tuples(TEXTS, st.integers(0, 3_000), st.integers(0, 3_000)), max_size=12),
+    st.integers(0, 10_000),
+)
+def test_cues_keep_every_letter_whatever_the_times(
+    said: list[tuple[str, int, int]], start: int
+) -> None:
+    at, words = 0, []
+    for text, gap, length in said:
+        words.append(Timed(text, at + gap, at + gap + length))
+        at += gap + length
+    made = cues(start, at, " ".join(word.text for word in words), words)
+    shown = letters("".join(itertools.chain(*(cue.lines for cue in made))))
+    assert shown == letters("".join(word.text for word in words))
+    assert all(cue.start < cue.end for cue in made)
+    assert all(a.end <= b.start for a, b in itertools.pairwise(made))
 
 
 def rendered(name: str, *messages: ServerMessage) -> str:
@@ -103,6 +166,13 @@ def test_vtt_has_its_header_and_escapes() -> None:
 
 def test_vtt_without_a_caption_is_still_vtt() -> None:
     assert rendered("vtt", ready(), closed()) == "WEBVTT\n\n"
+
+
+def test_subtitles_follow_the_words_of_their_session() -> None:
+    """The second session's times begin where the first one's audio ended."""
+    one = final("Yes.", 0.5, 2.0, words=spoken(("Yes.", 0.8, 1.7)))
+    times = re.findall(r"\S+ --> \S+", rendered("vtt", ready(), one, closed(32_000), ready(), one))
+    assert times == ["00:00:00.800 --> 00:00:01.700", "00:00:02.800 --> 00:00:03.700"]
 
 
 def test_hours() -> None:

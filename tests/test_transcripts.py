@@ -2,6 +2,7 @@ import errno
 import json
 import logging
 import os
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ from daemon.sessions.transcripts import Transcript, Transcripts, cut_incomplete_
 from streaming.protocol import Start
 from tests.support.fakes import PATIENCE, ScriptedEngine
 from tests.support.standin import closed, final
-from tests.support.wire import calling, sentence, serving, until
+from tests.support.wire import calling, sentence, serving, talk, until
 
 
 def home(folder: Path, file_mb: float = 10.0, keep_mb: float = 1000.0) -> Transcripts:
@@ -258,6 +259,25 @@ def test_a_folder_that_cannot_be_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="transcripts cannot be written to"):
         home(tmp_path / "file")
+
+
+async def test_subtitles_on_disk_follow_the_words(tmp_path: Path) -> None:
+    """Of a client, too, that asked for none: it is told none."""
+    engine = ScriptedEngine(text=lambda _: "One. Two.")
+    async with serving(engine, transcripts_dir=str(tmp_path)) as daemon:
+        finals = await talk(daemon)
+        await until(lambda: not len(daemon.sessions))
+    assert {final.words for final in finals} == {None}
+    assert cue_starts(tmp_path) == pytest.approx([one.start + 0.3 for one in finals], abs=0.001)
+    said = [line["words"] for line in only_transcript(tmp_path) if line["type"] == "final"]
+    assert [word["text"] for word in said[0]] == ["One.", "Two."]
+
+
+def cue_starts(folder: Path) -> list[float]:
+    """In seconds, of the only transcript in `folder`."""
+    (path,) = folder.glob("*.srt")
+    clocks = re.findall(r"(\d+):(\d+):(\d+),(\d+) -->", path.read_text())
+    return [3600 * int(h) + 60 * int(m) + int(s) + int(ms) / 1000 for h, m, s, ms in clocks]
 
 
 def only_transcript(folder: Path) -> list[dict[str, Any]]:

@@ -3,11 +3,21 @@
 import numpy as np
 import pytest
 
-from streaming.protocol import Final, Flushed, Partial, Speech
+from streaming.configuration import Configuration
+from streaming.languages import Languages
+from streaming.protocol import Final, Flushed, Partial, Speech, Start
 from streaming.session import Session
-from streaming.utterance import NEW_SHARE, Decode, Utterance
+from streaming.utterance import LEAD, NEW_SHARE, Decode, Utterance
 from tests.support import streams
-from tests.support.streams import partials
+from tests.support.streams import (
+    RATE,
+    feed_all,
+    finals,
+    loud,
+    partials,
+    quiet,
+    session,
+)
 
 
 def paused(*, partials: bool = True) -> tuple[Session, Decode]:
@@ -88,11 +98,54 @@ def test_a_pause_within_one_long_frame_costs_nothing() -> None:
 @pytest.mark.parametrize(("voiced", "step"), [(0, 8_000), (80_000, 8_000), (200_000, 20_000)])
 def test_a_partial_is_due_after_enough_that_is_new(voiced: int, step: int) -> None:
     assert NEW_SHARE == 10
-    one = Utterance(0, start=0, due=100, given=100)
+    asked = Configuration(Start(), Languages(None))
+    one = Utterance(0, start=0, onset=0, due=100, given=100, configuration=asked)
     one.note_speech(100 + step - 1, voiced, 8_000)
     assert one.due == 100
     one.note_speech(100 + step, voiced, 8_000)
     assert one.due == 100 + step
+
+
+@pytest.mark.parametrize(
+    ("onset", "length", "lead"),
+    [
+        (0, RATE, LEAD),
+        (1_000, RATE, LEAD - 1_000),
+        (LEAD, RATE, 0),
+        (LEAD + 1, RATE, 0),
+        (0, 30 * RATE - 7, 7),
+        (0, 30 * RATE, 0),
+    ],
+)
+def test_speech_has_silence_before_it(onset: int, length: int, lead: int) -> None:
+    """As far as the window has room for it."""
+    one = Utterance(
+        0,
+        start=0,
+        onset=onset,
+        due=0,
+        given=0,
+        configuration=Configuration(Start(), Languages(None)),
+    )
+    assert one.lead(length) == lead
+
+
+def test_silence_is_put_in_front_of_speech_that_begins_a_stream() -> None:
+    """... or follows a flush; not where the pause before can be heard."""
+    stream = session()
+    (first,) = finals(feed_all(stream, loud(1)) + stream.flush())
+    (second,) = finals(feed_all(stream, loud(1), quiet(3)))
+    (third,) = finals(feed_all(stream, loud(1), quiet(1)))
+    assert [one.lead for one in (first, second, third)] == [LEAD, LEAD, 0]
+
+
+def test_speech_behind_a_cut_has_silence_before_it() -> None:
+    stream = session(partials=False, cap_ms=10_000)
+    outputs = feed_all(stream, loud(12), quiet(1))
+    (first,) = finals(outputs)
+    (second,) = finals(streams.answer(stream, outputs))
+    assert first.stop == second.start
+    assert second.lead == LEAD
 
 
 # The promise of `commit`.

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.protocol import ClientMessage, HotWords, ProtocolError, Resume, Start, decode_client
+from streaming.protocol import (
+    ClientMessage,
+    HotWords,
+    ProtocolError,
+    Replacements,
+    Resume,
+    Start,
+    decode_client,
+)
 from streaming.validation_errors import what_is_wrong
 
 KINDS = get_args(ClientMessage)
@@ -17,6 +25,7 @@ class Wish(msgspec.Struct, tag="wish", forbid_unknown_fields=True):
 
     number: int
     names: HotWords | None = None
+    swaps: Replacements | None = None
     loud: bool = False
 
 
@@ -39,6 +48,10 @@ def complaint(text: str) -> str:
         (
             '{"type": "wish", "number": 1, "names": [""]}',
             "a list of 0 to 50 of these, each a text of 1 to 50 characters, or null",
+        ),
+        (
+            '{"type": "wish", "number": 1, "swaps": {"": "x"}}',
+            "an object of 0 to 500 of these, each a text of 1 to 100 characters; and for it a text of",
         ),
     ],
 )

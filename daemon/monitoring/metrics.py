@@ -24,7 +24,7 @@ from prometheus_client.registry import Collector
 
 from daemon.monitoring.health import Health
 from daemon.recognition.scheduler import SchedulerStats
-from streaming.protocol import Final
+from streaming.protocol import SAMPLE_RATE, Final
 
 CONTENT_TYPE: Constant = CONTENT_TYPE_LATEST
 
@@ -84,6 +84,7 @@ class Metrics(Collector):
         self.resumed = counter("sessions_resumed", "Returns of a lost client")
         self.audio = counter("audio_seconds", "Audio taken")
         self.finals = counter("finals", "Finals sent")
+        self.uncovered = counter("uncovered_seconds", "Speech without words, of finals")
         self.rounds = counter("rounds", "Passes of the model, of finals")
         self.proposed = counter("tokens_proposed", "Tokens drafted, of finals")
         self.accepted = counter("tokens_accepted", "Drafted tokens accepted, of finals")
@@ -134,6 +135,7 @@ class Metrics(Collector):
         self._latency.labels("final").observe(figures.ms / 1000)
         self._lag.observe(self._health().stats.lag)
         self.finals.inc()
+        self.uncovered.inc(max(final.voiced - final.covered, 0.0))
         self.rounds.inc(figures.rounds)
         self.proposed.inc(figures.proposed)
         self.accepted.inc(figures.accepted)
@@ -172,6 +174,20 @@ class Metrics(Collector):
             if metric.type == "counter":
                 metric.samples = [one for one in metric.samples if one.name.endswith("_total")]
             yield metric
+
+
+class AudioMeter:
+    """Counts one session's audio."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._audio = metrics.audio
+        self._counted = 0  # samples
+
+    def reached(self, received: int) -> None:
+        """So many samples have come. It may be fewer than before: what seemed sound was a header."""
+        received = max(received, self._counted)
+        self._audio.inc((received - self._counted) / SAMPLE_RATE)
+        self._counted = received
 
 
 def total(counter: Counter) -> float:

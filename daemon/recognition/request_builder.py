@@ -26,9 +26,9 @@ def request(start: Start, decode: Decode, *, draft_tokens: tuple[int, ...] = ())
     with fallback temperatures; a partial in a fitted window, once.
     """
     whole = decode.final or decode.early
-    said_before = (", ".join(start.hot_words or ()), start.prompt)
+    said_before = (", ".join(start.hot_words or ()), start.prompt, decode.before)
     return Request(
-        audio=decode.audio,
+        audio=np.pad(decode.audio, (decode.lead, 0)) if decode.lead else decode.audio,
         language=decode.language,
         language_hint=decode.language_hint,
         task=start.task,
@@ -41,14 +41,19 @@ def request(start: Start, decode: Decode, *, draft_tokens: tuple[int, ...] = ())
         stop_on_repetition=True,
         fallback_temperatures=FALLBACK_TEMPERATURES if whole and start.temperature == 0 else (),
         words=whole and start.words,
+        speech=decode.speech,
     )
 
 
-def hypothesis(output: RequestOutput) -> Hypothesis:
-    """The engine's output as a hypothesis of the streaming room."""
+def hypothesis(output: RequestOutput, *, lead: int = 0) -> Hypothesis:
+    """The engine's output as a hypothesis of the streaming room; lead: of the decode it is for."""
     timed = None
     if output.timed is not None:
-        timed = tuple(TimedWord(w.text, w.start, w.end, w.probability) for w in output.timed)
+        before = lead / SAMPLE_RATE
+        timed = tuple(
+            TimedWord(w.text, max(w.start - before, 0.0), max(w.end - before, 0.0), w.probability)
+            for w in output.timed
+        )
     return Hypothesis(
         text=output.text,
         language=output.language,
@@ -66,4 +71,6 @@ def hypothesis(output: RequestOutput) -> Hypothesis:
         proposed=output.proposed,
         accepted=output.accepted,
         reused=output.reused,
+        voiced=output.voiced,
+        covered=output.covered,
     )

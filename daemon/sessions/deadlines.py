@@ -1,4 +1,4 @@
-"""The limits of time on one connection: until its start, between two frames, and in all."""
+"""The limits of time on one connection: until its start, between two frames, within an utterance, in all."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,6 +10,7 @@ from daemon.sessions.live_session import LiveSession
 from streaming.lifecycle import State
 
 LATEST_START = 3_600.0  # seconds, where idle sessions are not ended
+LOOKS = 3  # a loop that is late has frames to read: they come in between two looks
 
 
 class Deadlines:
@@ -39,7 +40,7 @@ class Deadlines:
 
     @property
     def pending(self) -> set[str]:
-        """Those that may pass yet: "start", "idle", "limit"."""
+        """Those that may pass yet: "start", "audio", "idle", "limit"."""
         return set(self._timers)
 
     def frame(self) -> None:
@@ -51,6 +52,8 @@ class Deadlines:
         self._timers.pop("start").cancel()
         if self._config.idle_seconds:
             self._arm("idle", self._config.idle_seconds, partial(self._look, session))
+        if self._config.no_audio_seconds:
+            self._listen(session, session.stream.received, 0)
         if self._config.max_session_seconds:
             left = session.opened + self._config.max_session_seconds - self._loop.time()
             self._arm("limit", left, partial(self._limit, session))
@@ -62,6 +65,20 @@ class Deadlines:
 
     def _arm(self, purpose: str, seconds: float, act: Callable[[], None]) -> None:
         self._timers[purpose] = self._loop.call_later(seconds, act)
+
+    def _listen(self, session: LiveSession, received: int, looks: int) -> None:
+        """Look again in a while. `looks` in a row found no audio behind the `received` samples."""
+        every = self._config.no_audio_seconds / LOOKS
+        self._arm("audio", every, partial(self._listened, session, received, looks))
+
+    def _listened(self, session: LiveSession, received: int, looks: int) -> None:
+        stream = session.stream
+        could = session.state is State.OPEN and not stream.unprocessed and not self._excused()
+        looks = looks + 1 if could and stream.received == received else 0
+        if looks == LOOKS:
+            session.pause()
+        if not session.state.is_finished:
+            self._listen(session, stream.received, looks)
 
     def _limit(self, session: LiveSession) -> None:
         """A session that takes no more audio ends by itself, however long its finals take."""

@@ -8,7 +8,7 @@ from daemon.recognition.request_queue import Result, Work
 from daemon.recognition.scheduler import Scheduler
 from daemon.sessions.lag import LagReporter
 from model.engine.requests import Failure
-from streaming.protocol import Start
+from streaming.hypothesis import Hypothesis
 from streaming.utterance import Decode
 
 
@@ -18,13 +18,11 @@ class Dispatcher:
     def __init__(
         self,
         name: str,
-        start: Start,
         scheduler: Scheduler,
         lag: LagReporter,
-        decoded: Callable[[Decode, Result, float], None],
+        decoded: Callable[[Decode, Hypothesis | Failure, float], None],
     ) -> None:
         self._name = name
-        self._start = start
         self._scheduler = scheduler
         self._lag = lag
         self._decoded = decoded
@@ -40,7 +38,7 @@ class Dispatcher:
             utterance=decode.utterance,
             final=decode.final,
             early=decode.early,
-            request=request_builder.request(self._start, decode, draft_tokens=previous),
+            request=request_builder.request(decode.options, decode, draft_tokens=previous),
             done=partial(self._done, decode),
         )
         if decode.final:
@@ -56,6 +54,10 @@ class Dispatcher:
         """The scheduler's answer."""
         if decode.final:
             self._lag.finished(decode.utterance)
-        if not isinstance(result, Failure) and decode.utterance >= self._newest[0]:
+        if isinstance(result, Failure):
+            self._decoded(decode, result, milliseconds)
+            return
+        if decode.utterance >= self._newest[0]:
             self._newest = decode.utterance, result.tokens
-        self._decoded(decode, result, milliseconds)
+        said = request_builder.hypothesis(result, lead=decode.lead)
+        self._decoded(decode, said, milliseconds)

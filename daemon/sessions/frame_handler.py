@@ -10,9 +10,19 @@ from daemon.sessions.live_session import Client, LiveSession, Service
 from daemon.sessions.registry import SessionRegistry
 from streaming.dialects.dialect import Action, Check, Dialect, Reply
 from streaming.lifecycle import Event, State, after
-from streaming.protocol import Error, Flush, ProtocolError, Resume, Start, Stop
+from streaming.protocol import (
+    Configure,
+    Error,
+    Flush,
+    ProtocolError,
+    Resume,
+    Start,
+    Stop,
+)
 
 MOST_ERRORS = 10  # a client that gets this many things wrong will not get better
+
+COMMANDS = {Configure: Event.CONFIGURE, Flush: Event.FLUSH}
 
 
 class FrameHandler:
@@ -76,8 +86,8 @@ class FrameHandler:
                 case Resume():
                     self._expect_no_session()
                     self._serve(await self._registry.resume(action, self._label, self._client))
-                case Flush():
-                    self._started(Event.FLUSH).flush()
+                case Configure() | Flush():
+                    self._started(COMMANDS[type(action)]).command(action)
                 case Stop():
                     self._started(Event.STOP).stop()
                 case Check():

@@ -13,19 +13,23 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, assert_never
 
+from msgspec.structs import replace
+
 from daemon.config import Config
-from daemon.monitoring.metrics import Metrics
+from daemon.monitoring.metrics import AudioMeter, Metrics
 from daemon.recognition import request_builder
-from daemon.recognition.request_queue import Result
 from daemon.recognition.scheduler import Engine, Scheduler
 from daemon.sessions.close_reasons import INTERNAL, NORMAL, CloseReason
 from daemon.sessions.dispatch import Dispatcher
 from daemon.sessions.lag import LagReporter
+from daemon.sessions.record import Record
 from daemon.sessions.replay_log import ReplayLog
 from daemon.sessions.transcripts import Transcript, Transcripts
 from model.engine.requests import Failure
 from streaming import protocol
+from streaming.configuration import changed
 from streaming.dialects.dialect import Told
+from streaming.hypothesis import Hypothesis
 from streaming.lifecycle import State
 from streaming.session import Output, Session
 from streaming.settings import Settings
@@ -85,10 +89,10 @@ class LiveSession:
 
     on_closed: told once, when the session is closed. Raises ProtocolError as `Service.check` does.
 
-    stream: its audio and its captions. replay_log: what a client that comes back may have missed.
-    client: who is told what the session says, if anyone. acknowledged_bytes: of the audio, as the client
-    counts it; bytes_per_second: of its format. close_reason: how its connection will be closed.
-    opened: on the loop's clock, in seconds. outcome: how the session ended, for the log.
+    stream: its audio and its captions. record: what it has said. client: who is told so, if anyone.
+    acknowledged_bytes: of the audio, as the client counts it; bytes_per_second: of its format.
+    opened: on the loop's clock, in seconds. close_reason: how its connection will be closed; outcome: how
+    the session ended, for the log.
     """
 
     def __init__(
@@ -109,16 +113,16 @@ class LiveSession:
         self._service = service
         self._on_closed = on_closed
         self.opened = asyncio.get_running_loop().time()
-        self.stream = Session(start, service.settings)
-        self._closed: protocol.Closed | None = None
-        self._accounted = 0  # samples told to the metrics
-        self.replay_log = ReplayLog(kept=keeps)
+        transcript = service.transcript(name, label, start)
+        self.record = Record(ReplayLog(kept=keeps), transcript, words=start.words)
+        timed = replace(start, words=start.words or transcript is not None)  # cues follow words
+        self.stream = Session(timed, service.settings)
+        self._audio = AudioMeter(service.metrics)
         self.lag = LagReporter(
             lambda: None if self.state.is_finished else self.client, sheds_partials=start.partials
         )
-        self._dispatcher = Dispatcher(name, start, service.scheduler, self.lag, self._decoded)
         service.metrics.started.inc()
-        self._transcript = service.transcript(name, label, start)
+        self._dispatcher = Dispatcher(name, service.scheduler, self.lag, self._decoded)
 
     @property
     def state(self) -> State:
@@ -135,7 +139,7 @@ class LiveSession:
 
         Raises LookupError where that is not known any more, or not yet.
         """
-        missed = self.replay_log.after(finals)
+        missed = self.record.replay_log.after(finals)
         if self.state.is_awaited:
             self.stream.attach()
             self._resumed = True
@@ -163,13 +167,22 @@ class LiveSession:
         """Go on with what was fed."""
         self._follow(self.stream.process)
 
-    def flush(self) -> None:
-        """End the open utterance. Raises ProtocolError as `Session.flush` does.
+    def command(self, message: protocol.Configure | protocol.Flush) -> None:
+        """Obey. Raises ProtocolError as `Session.configure`, `Session.flush` and `Service.check` do.
 
-        A resumed client may repeat a flush that preceded its stop; it is ignored.
+        A resumed client may repeat what preceded its stop; that is ignored.
         """
-        if not (self._resumed and self.state is State.DRAINING):
+        if self._resumed and self.state is State.DRAINING:
+            return
+        if isinstance(message, protocol.Flush):
             self._follow(self.stream.flush)
+        else:
+            self._service.check(changed(self.stream.configurations.newest.options, message))
+            self._follow(partial(self.stream.configure, message))
+
+    def pause(self) -> None:
+        """The client sends nothing: end the open utterance as if a pause had come."""
+        self._follow(self.stream.pause)
 
     def stop(self) -> None:
         """The client has no more audio."""
@@ -182,7 +195,7 @@ class LiveSession:
 
     def expire(self, outcome: str) -> None:
         """No client is awaited any more; what was spoken still belongs into a transcript."""
-        if self._transcript is None or self.state.is_finished:
+        if self.record.transcript is None or self.state.is_finished:
             self.drop(outcome)
             return
         self.client = None
@@ -204,8 +217,7 @@ class LiveSession:
     def _release(self) -> None:
         """The session is closed: let go of all that it has."""
         self._dispatcher.cancel()
-        if self._transcript is not None:
-            self._transcript.close(self._closed)
+        self.record.close()
         self._on_closed(self)
 
     def _follow(self, step: Callable[[], Iterable[Output]]) -> None:
@@ -226,10 +238,7 @@ class LiveSession:
                 self.close_reason = INTERNAL
                 self.stream.abort()
                 self._finish()
-        # What seemed to be sound may turn out to be a header.
-        received = max(self.stream.received, self._accounted)
-        self._service.metrics.audio.inc((received - self._accounted) / protocol.SAMPLE_RATE)
-        self._accounted = received
+        self._audio.reached(self.stream.received)
         if self.client is not None:
             self.client.changed()
 
@@ -241,10 +250,8 @@ class LiveSession:
                 self._finish(output)
             case protocol.Final():
                 self._service.metrics.final(output)
-                if self._transcript is not None:
-                    self._transcript.final(output)
                 self._tell(output)
-            case protocol.Speech() | protocol.Flushed() | protocol.Error():
+            case protocol.Speech() | protocol.Configured() | protocol.Flushed() | protocol.Error():
                 self._tell(output)
             case protocol.Partial():
                 if self.client is not None:
@@ -253,16 +260,15 @@ class LiveSession:
                 assert_never(output)
 
     def _tell(self, message: protocol.ServerMessage) -> None:
-        self.replay_log.add(message)
+        told = self.record.add(message)
         if self.client is not None:
-            self.client.tell(message)
+            self.client.tell(told)
 
     def _finish(self, closed: protocol.Closed | None = None) -> None:
         """Tell the last messages."""
         if self.close_reason.error is not None:
             self._tell(self.close_reason.error)
         if closed is not None:
-            self._closed = closed
             self._tell(closed)
         self._dispatcher.cancel()
         if self.client is not None:
@@ -270,14 +276,13 @@ class LiveSession:
         if self.state is State.CLOSED:
             self._release()
 
-    def _decoded(self, decode: Decode, result: Result, milliseconds: float) -> None:
+    def _decoded(self, decode: Decode, result: Hypothesis | Failure, ms: float) -> None:
         if isinstance(result, Failure):
             self._follow(partial(self.stream.fail, decode, result.message))
             return
         if not decode.final and not self.state.is_finished:
-            self._service.metrics.partial(milliseconds)
-        hypothesis = request_builder.hypothesis(result)
-        self._follow(partial(self.stream.accept, decode, hypothesis, milliseconds))
+            self._service.metrics.partial(ms)
+        self._follow(partial(self.stream.accept, decode, result, ms))
 
 
 OnClosed = Callable[[LiveSession], None]

@@ -85,7 +85,7 @@ class SessionRegistry:
         try:
             session.attach(client, wish.finals)
         except LookupError:
-            known = session.replay_log.finals
+            known = session.record.replay_log.finals
             raise ProtocolError(
                 "bad_resume",
                 f"what came after final {wish.finals} of {known} is not known any more",
@@ -156,7 +156,7 @@ class SessionRegistry:
             session.outcome,
             session.stream.received / SAMPLE_RATE,
             asyncio.get_running_loop().time() - session.opened,
-            session.replay_log.finals,
+            session.record.replay_log.finals,
             f", {given_up} given up" if given_up else "",
             extra={"session": session.name},
         )

@@ -5,7 +5,7 @@ Bounded: beyond MOST messages the oldest are forgotten, a final with all that be
 
 from collections import deque
 
-from streaming.protocol import Final, Flushed, ServerMessage
+from streaming.protocol import Configured, Final, Flushed, ServerMessage
 
 MOST = 3_000  # messages: a thousand finals with the speech around them, some 300 bytes each without words
 
@@ -30,7 +30,7 @@ class ReplayLog:
     def add(self, message: ServerMessage) -> None:
         """Keep `message`, the newest."""
         newest = self._messages[-1] if self._messages else None
-        if isinstance(message, Flushed) and isinstance(newest, Flushed):
+        if isinstance(message, Flushed | Configured) and type(newest) is type(message):
             self._messages.pop()  # the newer one says as much
         self._messages.append(message)
         self._finals += isinstance(message, Final)

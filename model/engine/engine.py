@@ -9,7 +9,7 @@ accepted prefix and one token of the target's own are emitted (Whisper-Flash 3.1
 a round without proposals, k = 0.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 
@@ -19,6 +19,7 @@ import torch
 from model.checkpoints.load import Checkpoint, ModelError
 from model.drafting.drafter_files import TrainedDrafter
 from model.engine.batch_sizes import BUCKETS, STAGED
+from model.engine.coverage import Coverage
 from model.engine.draft_planner import DraftPlanner, ProposerFactory, previous_text
 from model.engine.language_detection import given_language, set_languages
 from model.engine.memory_fallback import MemoryFallback
@@ -27,7 +28,6 @@ from model.engine.round_output import RoundOutput
 from model.engine.runner import Runner
 from model.engine.sequence import Proposal, Sequence
 from model.engine.warm_up import Measure, capture
-from model.engine.word_times import word_times
 from model.whisper.measure import median_seconds
 from model.whisper.mel import SAMPLE_RATE, SAMPLES_PER_STATE
 from model.whisper.quantised import Precision
@@ -82,10 +82,10 @@ class Engine:
             precision=precision,
         )
         self.planner = DraftPlanner(self.runner, proposer, drafter)
-        self._heads = checkpoint.heads
         self._memory = MemoryFallback(self.runner, slots)
         self._sequences: list[Sequence] = []
         self._arrived: list[Request] = []
+        self._coverage = Coverage(self.runner, checkpoint.heads, self._arrived.append)
 
     @property
     def slots(self) -> int:
@@ -144,6 +144,9 @@ class Engine:
 
     def cancel(self, request: Request) -> None:
         """Free the request's slot, if it has one; no result follows."""
+        self._remove(self._coverage.cancel(request))
+
+    def _remove(self, request: Request) -> None:
         if request in self._arrived:
             self._arrived.remove(request)
         for index, sequence in enumerate(self._sequences):
@@ -154,7 +157,8 @@ class Engine:
     @torch.inference_mode()
     def step(self) -> list[RequestOutput | Failure]:
         """Prefill the admitted requests, then run one round; returns what finished."""
-        arrived, self._arrived = self._arrived, []
+        arrived = self._arrived.copy()
+        self._arrived.clear()
         finished: list[RequestOutput | Failure] = []
         window = self.runner.sizes.states
         for states, alike in groupby(sorted(arrived, key=window), key=window):
@@ -171,7 +175,7 @@ class Engine:
         prefill = partial(self._prefill, states)
         for batch in self._memory.prefill(requests, self._sequences, prefill):
             if isinstance(batch, Failure):
-                finished.append(batch)
+                finished += self._coverage.fail(batch)
             else:
                 self._sequences += batch.sequences
                 finished += self._deliver(batch)
@@ -181,8 +185,8 @@ class Engine:
         """Run one round of all sequences for which there is memory."""
         batch = self._memory.round(self._sequences, self._round)
         if isinstance(batch, Failure):
-            self.cancel(batch.request)
-            return [batch]
+            self._remove(batch.request)
+            return self._coverage.fail(batch)
         for sequence in batch.sequences:
             sequence.rounds += 1
         return self._deliver(batch)
@@ -190,9 +194,7 @@ class Engine:
     def _prefill(self, states: int, requests: list[Request]) -> Batch:
         """Decode the first tokens of `requests`, in the slots behind the last sequence's."""
         slot = len(self._sequences)
-        sequences = [
-            Sequence(request, given_language(request, self.languages)) for request in requests
-        ]
+        sequences = [Sequence(one, given_language(one, self.languages)) for one in requests]
         logits = self.runner.encode(sequences, slot, states)
         if logits is not None:
             set_languages(sequences, logits, list(self.tokens.languages))
@@ -216,20 +218,12 @@ class Engine:
             self.planner.learn(sequence, proposal, output)
         finished: list[RequestOutput | Failure] = []
         # A move needs the sequences' lengths, so all outputs are appended first.
-        for sequence in [
-            sequence for sequence in batch.sequences if sequence.finished(self.tokens.eot)
-        ]:
+        for sequence in [one for one in batch.sequences if one.finished(self.tokens.eot)]:
             slot = self._sequences.index(sequence)
             if sequence.fall_back(self.tokens):
                 self.runner.rewind(slot, sequence)
                 continue
-            result = sequence.result()
-            if isinstance(result, Failure):
-                self.runner.clear(slot)
-            elif sequence.request.words:
-                timed = word_times(self.runner, self._heads, slot, sequence, result.tokens)
-                result = replace(result, timed=timed)
-            finished.append(result)
+            finished += self._coverage.finish(slot, sequence)
             self._free(slot)
         return finished
 

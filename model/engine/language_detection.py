@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from torch import Tensor
 
-from model.engine.requests import HINT_BELOW, Request, as_tuple
+from model.engine.requests import Request, as_tuple
 from model.engine.sequence import Sequence
 
 
@@ -18,12 +18,12 @@ def detected_language(request: Request, logits: Tensor, known: list[str]) -> tup
     """The language and its probability among those asked for.
 
     logits: [languages], of the codes `known`. The request's hint is taken where no language is likelier
-    than HINT_BELOW.
+    than its `hint_below`.
     """
     among = as_tuple(request.language) or tuple(known)
     probabilities = logits[[known.index(code) for code in among]].softmax(-1)
     best = int(probabilities.argmax())
-    if request.language_hint in among and probabilities[best] < HINT_BELOW:
+    if request.language_hint in among and probabilities[best] < request.hint_below:
         best = among.index(request.language_hint)
     return among[best], float(probabilities[best])
 

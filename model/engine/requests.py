@@ -27,12 +27,14 @@ class Request:
         changes no text.
     prefix: words that the transcript begins with, whatever the target would say; the client was
         promised them. Its first 223 tokens count.
-    language_hint: the language to take where detection is not sure of another one (HINT_BELOW).
+    language_hint: the language to take where no language is likelier than `hint_below`.
     stop_on_repetition: cut a transcript that ends in a loop (model/engine/fallback.py); all other
         texts are those of plain decoding.
     fallback_temperatures: those to try one after another while the transcript fails by Whisper's
         thresholds; for greedy requests.
     words: whether the output has the times of words.
+    speech: spans of the audio that hold speech, in samples, ascending. The text accounts for them
+        (model/engine/coverage.py); without any it is plain decoding of the audio, whatever it leaves out.
     max_new_tokens: most tokens that the target may add, the end of transcript included; None is
         Whisper's limit, half the context.
     """
@@ -47,9 +49,11 @@ class Request:
     draft_tokens: tuple[int, ...] = ()
     prefix: str = ""
     language_hint: str | None = None
+    hint_below: float = HINT_BELOW
     stop_on_repetition: bool = False
     fallback_temperatures: tuple[float, ...] = ()
     words: bool = False
+    speech: tuple[tuple[int, int], ...] = ()
     max_new_tokens: int | None = None
 
 
@@ -68,6 +72,7 @@ class RequestOutput:
         attempts; reused: accepted tokens that came from a text.
     temperature: at which this transcript was decoded. looped: whether a loop was cut from it.
     timed: its words; None where the request asked for none, or memory ran out.
+    voiced: seconds of the request's speech; covered: those that the text accounts for.
     """
 
     request: Request
@@ -85,6 +90,8 @@ class RequestOutput:
     temperature: float = 0.0
     looped: bool = False
     timed: tuple[WordTiming, ...] | None = None
+    voiced: float = 0.0
+    covered: float = 0.0
 
     @property
     def compression_ratio(self) -> float:
@@ -158,6 +165,8 @@ def _check_content(request: Request, most_samples: int) -> None:
         )
     if not np.isfinite(audio).all():
         raise ValueError("the utterance holds NaN or infinite samples")
+    if not all(0 <= start < stop <= len(audio) for start, stop in request.speech):
+        raise ValueError("speech lies within the utterance")
 
 
 def check_languages(asked: Collection[str], known: Collection[str], model: str) -> None:

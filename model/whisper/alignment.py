@@ -1,7 +1,8 @@
 """Word timestamps: a transcript aligned to its audio by the decoder's cross-attention.
 
 The method is openai/whisper's (timing.py): one pass over the whole transcript; the weights of the alignment
-heads, normalised over the tokens and smoothed by a median filter; dynamic time warping over them.
+heads, normalised over the tokens and smoothed by a median filter; dynamic time warping over them. Unlike
+there, pauses are left out of the path, and a path that crosses one within a word costs more.
 """
 
 import unicodedata
@@ -23,10 +24,19 @@ Heads = tuple[tuple[int, int], ...]  # (layer, head)
 
 MEDIAN_WIDTH = 7  # encoder states
 SECONDS_PER_STATE = SAMPLES_PER_STATE / SAMPLE_RATE
-# The path would distribute pauses among the words, so that it leaves them out: states whose power is
-# PAUSE_DB below this quantile. (The maximum may be a bump against the microphone.)
+# The path would distribute pauses among the words, so that it leaves them out: PAUSE_STATES in a row whose
+# power is PAUSE_DB below the quantile of loud ones (the maximum may be a bump against the microphone), or
+# hardly above that of the noise, where that is SPEECH_DB below the loud ones.
+PAUSE_STATES = 8
 PAUSE_DB = 35
 LOUD_QUANTILE = 0.95
+NOISE_QUANTILE = 0.1
+NOISE_DB = 6
+SPEECH_DB = 12
+CROSSING_COST = (
+    40.0  # of a pause within a word, in units of the path's cost; from 20 on the same words
+)
+LEAD_STATES = 3  # so much before a word begins the attention turns to it
 UNSPACED = frozenset({"zh", "ja", "th", "lo", "my", "yue"})  # languages that write no spaces
 
 
@@ -60,33 +70,27 @@ def read_heads(given: object, layers: int, heads: int) -> Heads:
 
 
 def align(
-    decoder: Decoder,
-    prompt_tokens: list[int],
+    weights: Tensor,
+    probabilities: Sequence[float],
     text: list[int],
-    heads: Heads,
-    cache: Cache,
-    encoder_len: int,
     audio: NDArray[np.float32],
     table: TokenTable,
     language: str,
 ) -> tuple[WordTiming, ...]:
     """The words of `text`, tokens without the end of transcript, with their times.
 
-    prompt_tokens: the tokens before `text`. cache: one row, the utterance's, with `encoder_len` valid
-    encoder states; its decoder part is overwritten. audio: the utterance, [samples] at 16 kHz.
+    weights: [heads, len(text) + 1, states]; row n is the attention that predicts token n, the last one
+    that of the end. probabilities: of the tokens of `text`. audio: the utterance, [samples] at 16 kHz.
     """
-    if not text:
-        return ()
-    audio_len = min(encoder_len, -(-len(audio) // SAMPLES_PER_STATE))
-    weights, logits = attention(decoder, prompt_tokens + text, heads, cache, encoder_len, audio_len)
-    # The position before a token predicts it; the last one predicts the end.
-    first = len(prompt_tokens) - 1
     states = non_silent_states(audio)
-    starts = token_starts(weights[:, first:, torch.from_numpy(states)])
-    probabilities = logits[first:-1].softmax(-1)[torch.arange(len(text)), text].tolist()
-    return timed_words(
-        text, starts, states, probabilities, table, language, len(audio) / SAMPLE_RATE
-    )
+    pauses = np.diff(states, prepend=states[0] - 1) > 1
+    if states[-1] + 1 < weights.shape[-1]:  # the end of the transcript has the pause at the end
+        states, pauses = np.append(states, states[-1] + 1), np.append(pauses, True)
+    words = split_words(text, table, language)
+    begins = np.isin(np.arange(len(text) + 1), [*(start for _, start, _ in words), len(text)])
+    attended = torch.from_numpy(np.maximum(states - LEAD_STATES, 0))
+    starts = token_starts(weights[..., attended], begins, pauses)
+    return timed_words(words, starts, states, probabilities, len(audio) / SAMPLE_RATE)
 
 
 def attention(
@@ -97,15 +101,15 @@ def attention(
     encoder_len: int,
     audio_len: int,
 ) -> tuple[Tensor, Tensor]:
-    """Cross-attention weights and logits of one pass over `tokens`, prompt and transcript.
+    """Cross-attention weights and last hidden states of one pass over `tokens`, prompt and transcript.
 
-    cache: one row; the pass fills it. encoder_len: valid encoder states of the row; audio_len: those
-    that hold audio. Returns weights [heads, tokens, audio_len] and logits [tokens, vocabulary], float32
-    on the CPU.
+    cache: one row, the utterance's, with `encoder_len` valid encoder states; the pass overwrites its
+    decoder part. audio_len: the states that hold audio. Returns weights [heads, tokens, audio_len],
+    float32 on the CPU, and hidden states [tokens, width] as the decoder has them.
     """
     device = cache.self_keys.device
-    recorded: dict[int, Tensor] = {}
-    with _recorded_attention(decoder, {layer for layer, _ in heads}, audio_len, recorded):
+    recorded: dict[tuple[int, int], Tensor] = {}
+    with _recorded_attention(decoder, heads, audio_len, recorded):
         hidden, _ = decoder(
             torch.tensor([tokens], device=device),
             torch.zeros(1, dtype=torch.int64, device=device),
@@ -114,28 +118,29 @@ def attention(
             len(tokens),
             encoder_len,
         )
-    weights = torch.stack([recorded[layer][head] for layer, head in heads])
-    return weights.float().cpu(), decoder.logits(hidden[0]).float().cpu()
+    weights = torch.stack([recorded[pair] for pair in heads])
+    return weights.float().cpu(), hidden[0]
 
 
 @contextmanager
 def _recorded_attention(
-    decoder: Decoder, layers: set[int], audio_len: int, recorded: dict[int, Tensor]
+    decoder: Decoder, heads: Heads, audio_len: int, recorded: dict[tuple[int, int], Tensor]
 ) -> Iterator[None]:
-    """While entered, write the cross-attention [heads, tokens, audio_len] of `layers` to `recorded`."""
+    """While entered, write the cross-attention [tokens, audio_len] of every one of `heads` to `recorded`."""
 
     def record(layer: int, cross: torch.nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        x, keys = inputs[0], inputs[1]
+        x, keys = inputs[0], inputs[1]  # keys [1, heads, states, width of a head]
         assert isinstance(cross.q, torch.nn.Module)
-        q = cross.q(x).view(*x.shape[:2], keys.shape[1], -1).transpose(1, 2)
-        scores = q.float() @ keys.float().transpose(-1, -2) * q.shape[-1] ** -0.5
-        recorded[layer] = scores[0, ..., :audio_len].softmax(-1)
+        q = cross.q(x).view(len(x[0]), keys.shape[1], -1).transpose(0, 1)
+        for head in (head for of, head in heads if of == layer):
+            scores = q[head].float() @ keys[0, head, :audio_len].float().T * q.shape[-1] ** -0.5
+            recorded[layer, head] = scores.softmax(-1)
 
     hooks = [
         decoder.layers[layer]
         .get_submodule("cross")
         .register_forward_pre_hook(lambda cross, inputs, layer=layer: record(layer, cross, inputs))
-        for layer in layers
+        for layer in {layer for layer, _ in heads}
     ]
     try:
         yield
@@ -144,15 +149,18 @@ def _recorded_attention(
             hook.remove()
 
 
-def token_starts(weights: Tensor) -> NDArray[np.int64]:
+def token_starts(
+    weights: Tensor, begins: NDArray[np.bool_], pauses: NDArray[np.bool_]
+) -> NDArray[np.int64]:
     """The first encoder state of every token, the end of transcript included: [tokens], ascending.
 
-    weights: [heads, tokens, states]; row n is the attention that predicts token n.
+    weights: [heads, tokens, states]; row n is the attention that predicts token n. begins: [tokens],
+    those with which a word or the end begins. pauses: [states], those before which a pause was left out.
     """
     deviation, mean = torch.std_mean(weights, dim=-2, keepdim=True, unbiased=False)
     sharpened = (weights - mean) / deviation.clamp(min=1e-6)
     cost = -_median(sharpened).mean(0).double().numpy()
-    rows, columns = cheapest_path(cost)
+    rows, columns = cheapest_path(cost, begins, np.where(pauses, CROSSING_COST, 0.0))
     return columns[np.flatnonzero(np.diff(rows, prepend=-1))]
 
 
@@ -165,11 +173,15 @@ def _median(weights: Tensor) -> Tensor:
     return padded.unfold(-1, MEDIAN_WIDTH, 1).median(-1).values
 
 
-def cheapest_path(cost: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def cheapest_path(
+    cost: NDArray[np.float64], begins: NDArray[np.bool_], crossing: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Dynamic time warping: the monotonic path of least cost from the first corner to the last.
 
-    cost: [n, m], n and m at least 1. Returns row and column indices along the path, ascending; the
-    diagonal step wins ties. Whole anti-diagonals are computed at once, in n + m steps.
+    cost: [n, m], n and m at least 1. crossing: [m], what it costs to enter a column, but for a path that
+    enters it with the first cell of a row that `begins`, [n]. Returns row and column indices along the
+    path, ascending; the diagonal step wins ties. Whole anti-diagonals are computed at once, in n + m
+    steps.
     """
     n, m = cost.shape
     total = np.full((n + 1, m + 1), np.inf)
@@ -178,7 +190,14 @@ def cheapest_path(cost: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray
     for diagonal in range(2, n + m + 1):
         i = np.arange(max(1, diagonal - m), min(n, diagonal - 1) + 1)
         j = diagonal - i
-        before = np.stack([total[i - 1, j - 1], total[i - 1, j], total[i, j - 1]])
+        entering = crossing[j - 1]
+        before = np.stack(
+            [
+                total[i - 1, j - 1] + np.where(begins[i - 1], 0.0, entering),
+                total[i - 1, j],
+                total[i, j - 1] + entering,
+            ]
+        )
         step[i, j] = before.argmin(0)
         total[i, j] = cost[i - 1, j - 1] + before.min(0)
     path = [(n, m)]
@@ -230,26 +249,33 @@ def _is_closing(text: str) -> bool:
 def non_silent_states(audio: NDArray[np.float32]) -> NDArray[np.int64]:
     """Indices of the encoder states of `audio`, [samples], outside pauses; ascending, at least one.
 
-    Noisy audio has no pauses: all states count.
+    Loud noise hides pauses: all states count.
     """
     padded = np.pad(audio, (0, -len(audio) % SAMPLES_PER_STATE)).astype(np.float64)
     power = np.square(padded).reshape(-1, SAMPLES_PER_STATE).mean(1)
-    return np.flatnonzero(power >= np.quantile(power, LOUD_QUANTILE) * 10 ** (-PAUSE_DB / 10))
+    loud = np.quantile(power, LOUD_QUANTILE)
+    silent = power < loud * 10 ** (-PAUSE_DB / 10)
+    smooth = np.convolve(np.pad(power, 1, mode="edge"), np.ones(3) / 3, "valid")
+    noise = np.quantile(smooth, NOISE_QUANTILE)
+    if noise < loud * 10 ** (-SPEECH_DB / 10):
+        silent |= smooth < noise * 10 ** (NOISE_DB / 10)
+    edges = np.flatnonzero(np.diff(silent, prepend=False, append=False)).reshape(-1, 2)
+    for start, stop in edges:
+        silent[start:stop] &= stop - start >= PAUSE_STATES
+    return np.flatnonzero(~silent)
 
 
 def timed_words(
-    tokens: Sequence[int],
+    words: Sequence[tuple[str, int, int]],
     starts: NDArray[np.int64],
     states: NDArray[np.int64],
     probabilities: Sequence[float],
-    table: TokenTable,
-    language: str,
     seconds: float,
 ) -> tuple[WordTiming, ...]:
     """Words with their times, which ascend and lie within `seconds`.
 
-    tokens: of the text alone. states: as `non_silent_states` gives them. starts: [len(tokens) + 1], as
-    `token_starts` gives them: indices into `states`.
+    words: as `split_words` gives them. states: as `non_silent_states` gives them. starts: [tokens + 1], as
+    `token_starts` gives them: indices into `states`. probabilities: [tokens].
     """
     assert all(a <= b for a, b in pairwise(starts))
 
@@ -264,5 +290,4 @@ def timed_words(
             probability=float(np.mean(probabilities[first:stop])),
         )
 
-    words = split_words(tokens, table, language)
     return tuple(word(*found) for found in words if found[0].strip())

@@ -31,6 +31,7 @@ from streaming.dialects.options import (
 )
 from streaming.protocol import (
     Closed,
+    Configured,
     Encoding,
     Error,
     Final,
@@ -189,7 +190,7 @@ class AssemblyAi(Dialect):
                 seconds = round(self._clock.seconds)
                 about = {"audio_duration_seconds": seconds, "session_duration_seconds": seconds}
                 yield line(type="Termination", **about)
-            case Speech() | Flushed() | Lag() | Heard():
+            case Speech() | Configured() | Flushed() | Lag() | Heard():
                 pass
             case _:
                 assert_never(message)

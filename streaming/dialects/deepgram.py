@@ -33,6 +33,7 @@ from streaming.dialects.options import (
 )
 from streaming.protocol import (
     Closed,
+    Configured,
     Encoding,
     Error,
     Final,
@@ -200,7 +201,7 @@ class Deepgram(Dialect):
                 yield _error(message.code, message.message)
             case Closed():
                 yield self._metadata()
-            case Lag() | Heard():
+            case Configured() | Lag() | Heard():
                 pass
             case _:
                 assert_never(message)

@@ -33,6 +33,7 @@ from streaming.dialects.openai_options import (
 from streaming.dialects.options import endpoint_silence, from_object, hot_words
 from streaming.protocol import (
     Closed,
+    Configured,
     Encoding,
     Error,
     Final,
@@ -214,7 +215,7 @@ class OpenAiRealtime(Dialect):
                 events = items.flushed(message.at)
             case Error():
                 events = self._wrong(message)
-            case Ready() | Lag() | Heard() | Closed():
+            case Ready() | Configured() | Lag() | Heard() | Closed():
                 events = iter(())
             case _:
                 assert_never(message)

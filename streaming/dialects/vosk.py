@@ -15,6 +15,7 @@ from streaming.dialects.figures import bare, confidence
 from streaming.dialects.options import NO_EFFECT, from_object, hot_words
 from streaming.protocol import (
     Closed,
+    Configured,
     Error,
     Final,
     Flush,
@@ -116,7 +117,7 @@ class Vosk(Dialect):
                 yield self._rest()
             case Closed():
                 yield self._rest()
-            case Ready() | Speech() | Flushed() | Lag() | Heard() | Error():
+            case Ready() | Speech() | Configured() | Flushed() | Lag() | Heard() | Error():
                 pass
             case _:
                 assert_never(message)

@@ -13,6 +13,7 @@ from streaming.dialects.dialect import Action, Dialect, Opening, Reply, Told, li
 from streaming.dialects.options import NO_EFFECT, from_object, hot_words, language_of
 from streaming.protocol import (
     Closed,
+    Configured,
     Encoding,
     Error,
     Final,
@@ -130,7 +131,7 @@ class WhisperLive(Dialect):
             case Error():
                 status = "ERROR" if message.fatal else "WARNING"
                 yield line(uid=self._uid, status=status, message=message.message)
-            case Speech() | Flushed() | Lag() | Heard() | Closed() | Reply():
+            case Speech() | Configured() | Flushed() | Lag() | Heard() | Closed() | Reply():
                 pass
             case _:
                 assert_never(message)

@@ -21,6 +21,12 @@ BESIDE = Path(__file__).resolve().parent.parent.parent.parent / "shared" / "audi
 ROOT = Path(os.environ.get("TEST_AUDIO") or BESIDE)
 MANIFEST = ROOT / "manifest.tsv"
 ABSENT = f"the shared recordings are absent: looked for {MANIFEST} (set TEST_AUDIO)"
+# Utterances that captions were once wrong for, one line each in the manifest beside them.
+INPUTS = Path(os.environ.get("TEST_INPUTS") or BESIDE.parent / "reference" / "inputs")
+needs_inputs = pytest.mark.skipif(
+    not (INPUTS / "manifest.tsv").is_file(),
+    reason=f"the inputs are absent: looked for {INPUTS} (set TEST_INPUTS)",
+)
 needs_audio = pytest.mark.skipif(not MANIFEST.is_file(), reason=ABSENT)
 
 
@@ -46,7 +52,12 @@ class Recording:
 
 def read(name: str) -> NDArray[np.float32]:
     """The recording of that path below the folder: float32 [samples], 16 kHz mono."""
-    data, rate = soundfile.read(ROOT / name, dtype="float32", always_2d=True)
+    return read_file(ROOT / name)
+
+
+def read_file(path: Path) -> NDArray[np.float32]:
+    """An audio file: float32 [samples], 16 kHz mono."""
+    data, rate = soundfile.read(path, dtype="float32", always_2d=True)
     mono = data.mean(axis=1, dtype=np.float32)
     return np.asarray(soxr.resample(mono, rate, SAMPLE_RATE), np.float32)
 

@@ -62,13 +62,19 @@ def proposers(
     plain: Callable[[Request], Sequence[int]], requests: list[Request], eot: int
 ) -> dict[str, Callable[[Request], Proposer | None]]:
     """Every kind of proposer, each with what plain decoding says of the request, or of the one before."""
+
+    def previous_text(request: Request) -> Proposer | None:
+        if request not in requests:  # a part of one
+            return None
+        return PreviousText(plain(requests[requests.index(request) - 1]))
+
     return {
         "none": lambda _: None,
         "oracle": lambda request: Oracle(plain(request), acceptance=0.575),
         "perfect": lambda request: Oracle(plain(request), acceptance=1.0),
         "random": lambda _: Guesser(eot),
         "adversarial": lambda request: Adversary(plain(request), eot),
-        "reuse": lambda request: PreviousText(plain(requests[requests.index(request) - 1])),
+        "reuse": previous_text,
     }
 
 

@@ -24,7 +24,13 @@ from streaming import protocol
 FIGURES = protocol.DecodeFigures(rounds=1, proposed=0, accepted=0, reused=0, ms=1.0)
 
 
-def final(text: str, start: float = 0.0, end: float = 1.0, utterance: int = 0) -> protocol.Final:
+def final(
+    text: str,
+    start: float = 0.0,
+    end: float = 1.0,
+    utterance: int = 0,
+    words: list[protocol.Word] | None = None,
+) -> protocol.Final:
     return protocol.Final(
         utterance=utterance,
         start=start,
@@ -33,8 +39,17 @@ def final(text: str, start: float = 0.0, end: float = 1.0, utterance: int = 0) -
         language="en",
         no_speech=0.0,
         mean_logprob=-0.1,
+        words=words,
         decode=FIGURES,
     )
+
+
+def spoken(*words: tuple[str, float, float]) -> list[protocol.Word]:
+    """Words of a final: each with its start and its end."""
+    return [
+        protocol.Word(text=text, start=start, end=end, probability=0.9)
+        for text, start, end in words
+    ]
 
 
 def partial(text: str, stable: int = 0, utterance: int = 0) -> protocol.Partial:

@@ -118,14 +118,12 @@ def earlies(outputs: Iterable[Output]) -> list[Decode]:
 
 
 def answer(stream: Session, outputs: Iterable[Output]) -> list[Output]:
-    """Accept every decode at once, each with its range as text."""
-    return [
-        message
-        for decode in decodes(outputs)
-        for message in stream.accept(
-            decode, GoodHypothesis(f"{decode.start} {decode.stop}"), ms=5.0
-        )
-    ]
+    """Accept every decode at once, each with its range as text, and those that follow."""
+    answered: list[Output] = []
+    for decode in decodes(outputs):
+        told = stream.accept(decode, GoodHypothesis(f"{decode.start} {decode.stop}"), ms=5.0)
+        answered += [*told, *answer(stream, told)]
+    return answered
 
 
 def ranges(outputs: Iterable[Output]) -> list[tuple[int, int]]:

@@ -75,7 +75,8 @@ async def serving(
     before = asyncio.all_tasks()
     # The detector that costs least: what is tested over the wire is not how well it hears.
     hearing: dict[str, Any] = {"vad": "webrtc", "minimum_speech_ms": 120}
-    config = Config(**{"port": 0} | hearing | settings)
+    # However late a frame is on a busy machine, it ends no utterance.
+    config = Config(**{"port": 0, "no_audio_seconds": 0.0} | hearing | settings)
     daemon = Daemon(config, lambda: engine)
     await daemon.start()
     running = asyncio.create_task(daemon.run())

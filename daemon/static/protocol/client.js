@@ -23,6 +23,7 @@ import { authorization, subprotocols } from "./token.js";
 /** @import { Message, SessionOptions } from "./resume-state.js" */
 
 const PATH = "v1"; // relative to the page, so a proxy may move both
+const FORBIDDEN = 403; // the service's own refusal, unlike others below 500
 const TEMPORARY = [408, 429]; // statuses below 500 after which another attempt may succeed
 const FRAME = 16_384; // the most samples in a frame
 const MAX_BUFFERED = 1 << 20; // bytes in the browser's send queue, above which sending pauses
@@ -61,6 +62,7 @@ export class Client {
   /** @type {Problem | null} the daemon's reason to end the connection */
   #problem = null;
   #fatalMessage = ""; // of the newest fatal error
+  #served = false; // a session has begun, on this connection or an earlier one
   #failures = 0;
   #attempts = 0; // since the daemon last acknowledged sound
   #frame = FRAME;
@@ -110,10 +112,21 @@ export class Client {
     this.#watchSilence();
   }
 
+  /** @param {string | null} language of what is said from now on; null: to be detected */
+  changeLanguage(language) {
+    this.#state.changeLanguage(language);
+    this.advance();
+  }
+
   /** @param {WebSocket} socket */
   #send(socket) {
     while (socket.bufferedAmount < MAX_BUFFERED) {
-      const samples = this.#buffer.read(this.#state.cursor, this.#frame);
+      const most = Math.min(this.#frame, this.#state.untilChange);
+      if (most <= 0) {
+        socket.send(JSON.stringify(this.#state.takeChange()));
+        continue;
+      }
+      const samples = this.#buffer.read(this.#state.cursor, most);
       if (!samples.length) break;
       socket.send(/** @type {Int16Array<ArrayBuffer>} */ (samples));
       this.#state.cursor += samples.length;
@@ -189,7 +202,7 @@ export class Client {
     this.#clearSilence();
     if (this.#finished || this.#aborted) return interrupted();
     if (this.#problem) throw this.#problem;
-    if (!opened) return (await serviceProblem(this.#address)) ?? blocked();
+    if (!opened) return (await serviceProblem(this.#address, this.#served)) ?? blocked();
     if (performance.now() - began > STABLE_MS) this.#failures = this.#attempts = 0;
     if (!this.#resumed) this.#failures += 1; // a session that resumes may break any number of times
     return code === 1001 ? restarting() : interrupted();
@@ -200,7 +213,7 @@ export class Client {
     this.#clearSilence();
     switch (message.type) {
       case "ready":
-        this.#ready = true;
+        this.#ready = this.#served = true;
         this.#frame = Math.min(FRAME, Math.floor(message.limits.frame_bytes / 2));
         this.#begin(message);
         break;
@@ -263,10 +276,12 @@ export class Client {
  * Ask over plain HTTP why the daemon takes no session: of a refused websocket a browser tells a page
  * nothing but its failure.
  * @param {URL} [address]
+ * @param {boolean} [served] whether the service has served this page: then a strange answer is that of
+ *   something in front of it, a balancer or a tunnel, while it is away
  * @returns {Promise<Problem | null>} null: the daemon takes sessions
  * @throws {Problem} if another attempt is useless
  */
-export async function serviceProblem(address = new URL(PATH, document.baseURI)) {
+export async function serviceProblem(address = new URL(PATH, document.baseURI), served = false) {
   let response, reason;
   try {
     response = await fetch(address, { cache: "no-store", headers: authorization() });
@@ -278,10 +293,11 @@ export async function serviceProblem(address = new URL(PATH, document.baseURI)) 
   if (status === 426) return null; // it asks for the websocket
   if (status === 401) throw unauthorized();
   if (!headers.get("Content-Type")?.startsWith("text/plain")) reason = ""; // a proxy's own page
-  if (status < 500 && !TEMPORARY.includes(status)) {
+  const final = status < 500 && !TEMPORARY.includes(status);
+  if (final && (!served || status === FORBIDDEN)) {
     throw refused(reason || `It answers with status ${status}.`);
   }
-  const problem = reason ? busy(reason) : unreachable();
+  const problem = reason && !final ? busy(reason) : unreachable();
   problem.retryAfter = Number(headers.get("Retry-After")) || 0; // it may be a date
   return problem;
 }

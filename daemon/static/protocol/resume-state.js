@@ -10,7 +10,7 @@
 
 /**
  * What a client may ask for; docs/protocol.md lists the rest.
- * @typedef {{language: string | null, temperature: number}} SessionOptions
+ * @typedef {{language: string | null, temperature: number, words?: boolean}} SessionOptions
  */
 
 /**
@@ -27,6 +27,13 @@ export class ResumeState {
   #finalised = 0; // position up to which everything has its final
   #acknowledged = 0; // position up to which the daemon has the sound
   #finals = 0; // of this session
+  /**
+   * The languages, each from a position on. They are part of what is sent: where the connection breaks,
+   * those that came behind what the daemon has heard are sent again.
+   * @type {{position: number, language: string | null}[]}
+   */
+  #languages;
+  #sent = 1; // how many of them the session has
   /** @type {{session: string, key: string} | null} the identity that a resumption must show */
   #identity = null;
 
@@ -34,6 +41,7 @@ export class ResumeState {
   constructor(buffer, options) {
     this.#buffer = buffer;
     this.#options = options;
+    this.#languages = [{ position: 0, language: options.language }];
     /** The next position to send. */
     this.cursor = 0;
   }
@@ -58,6 +66,23 @@ export class ResumeState {
     return this.cursor < this.#buffer.start;
   }
 
+  /** @param {string | null} language of what comes behind the newest sample; null: to be detected */
+  changeLanguage(language) {
+    this.#languages.push({ position: this.#buffer.length, language });
+  }
+
+  /** How many samples may be sent before the next change of language. */
+  get untilChange() {
+    const change = this.#languages[this.#sent];
+    return change ? change.position - this.cursor : Infinity;
+  }
+
+  /** The message for the change of language that is due; it counts as sent. */
+  takeChange() {
+    const { language } = this.#languages[this.#sent++];
+    return { type: "configure", language };
+  }
+
   /** The first message of a connection: `resume` or `start`. */
   hello() {
     if (this.#identity) {
@@ -65,7 +90,18 @@ export class ResumeState {
       return { type: "resume", ...this.#identity, finals: this.#finals, heard };
     }
     const { rate } = this.#buffer;
-    return { type: "start", encoding: "s16le", rate, resumable: true, ...this.#options };
+    const { language } = this.#languages[this.#changesBefore(this.#next + 1) - 1];
+    return { type: "start", encoding: "s16le", rate, resumable: true, ...this.#options, language };
+  }
+
+  /** The position at which a new session would begin. */
+  get #next() {
+    return Math.max(this.#finalised, this.#buffer.start);
+  }
+
+  /** @param {number} position @returns {number} how many languages begin before it, one at least */
+  #changesBefore(position) {
+    return Math.max(1, this.#languages.filter((one) => one.position < position).length);
   }
 
   /** The session has ended or is gone: the next one is new. */
@@ -82,10 +118,12 @@ export class ResumeState {
   begin(ready) {
     if (this.#identity) {
       this.cursor = this.#acknowledged = this.#base + ready.heard / SAMPLE_BYTES;
+      this.#sent = this.#changesBefore(this.cursor); // one at the very place may have been lost
       return { resumed: true, lost: 0 };
     }
     const lost = Math.max(0, this.#buffer.start - this.#finalised);
-    this.#base = this.cursor = this.#acknowledged = Math.max(this.#finalised, this.#buffer.start);
+    this.#base = this.cursor = this.#acknowledged = this.#next;
+    this.#sent = this.#changesBefore(this.#base + 1);
     this.#finals = 0;
     this.#identity = ready.key && { session: ready.session, key: ready.key };
     return { resumed: false, lost: lost / this.#buffer.rate };

@@ -12,6 +12,7 @@
  * @property {number} end
  * @property {string} text
  * @property {string} language a code; empty if unknown
+ * @property {{text: string, start: number, end: number}[]} [words] when they were said, if the daemon tells
  */
 
 /**
@@ -93,12 +94,20 @@ export class Captions {
   #addLine(message) {
     const text = message.text.trim();
     if (!text) return null;
+    /** @type {Line} */
     const line = {
       start: this.#offset + message.start,
       end: this.#offset + message.end,
       text,
       language: message.language,
     };
+    if (message.words) {
+      line.words = message.words.map((/** @type {{text: string, start: number, end: number}} */ word) => ({
+        text: word.text,
+        start: this.#offset + word.start,
+        end: this.#offset + word.end,
+      }));
+    }
     this.lines.push(line);
     if (this.lines.length > this.#most) this.lines.shift();
     return line;

@@ -52,6 +52,11 @@ export class Controller {
     });
   }
 
+  /** @param {string | null} language of what is said from now on; null: to be detected */
+  changeLanguage(language) {
+    this.#client.changeLanguage(language);
+  }
+
   /** The user has clicked or pressed a key: the browser may now allow the microphone's sound. */
   activate() {
     this.#microphone?.activate();
@@ -132,6 +137,9 @@ export class Controller {
     if (message.type === "lag") this.#lag = message.seconds;
     if (message.type === "error" && message.code === "decode_failed") {
       this.#view.notice(new Problem("One sentence could not be written down.", message.message));
+    }
+    if (message.type === "error" && message.code === "bad_request") {
+      this.#view.notice(new Problem("The language stays as it was.", message.message));
     }
     this.#view.showPartials(this.#captions.partials);
     this.#showStatus();

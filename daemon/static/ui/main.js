@@ -38,7 +38,11 @@ async function begin(open, waiting) {
   view.status(waiting);
   try {
     const [buffer, microphone] = await open();
-    const options = { language: language.value || null, temperature: Number(temperature.value) };
+    const options = {
+      language: language.value || null,
+      temperature: Number(temperature.value),
+      words: true, // subtitles follow them
+    };
     controller = new Controller(buffer, options, { view, captions, origin: elapsed });
     view.controls({ running: true, listening: Boolean(microphone), label: "Stop" });
     await controller.run(microphone).finally(() => {
@@ -165,6 +169,7 @@ file.onchange = () => {
   file.value = ""; // else the user could not choose the same file again
   if (chosen) captionFile(chosen);
 };
+language.onchange = () => controller?.changeLanguage(language.value || null);
 temperature.oninput = () => {
   element("temperature-shown").textContent = temperature.value;
 };

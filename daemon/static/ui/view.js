@@ -74,7 +74,8 @@ export class View {
     element("listen-label").textContent = label;
     element("open").toggleAttribute("disabled", running);
     element("clear").toggleAttribute("disabled", running);
-    element("settings").toggleAttribute("disabled", running);
+    for (const id of ["microphone", "temperature"]) element(id).toggleAttribute("disabled", running);
+    element("language").toggleAttribute("disabled", running && !listening); // the sound is all there
     element("welcome").hidden = running || this.#log.childElementCount > 0;
     if (!listening) this.level(0);
   }
