@@ -76,7 +76,7 @@ def accepted(kind: Any) -> str:
         return (
             f"a text of {least} {bounds.max_length} characters" if bounds.max_length else "a text"
         )
-    if origin in (list, dict):
+    if origin is list or (origin is dict and bounds.max_length):
         what = "a list" if origin is list else "an object"
         entries = "; and for it ".join(map(accepted, options))
         count = f" of {bounds.min_length or 0} to {bounds.max_length}" if bounds.max_length else ""
