@@ -1,6 +1,7 @@
 """What the daemon answers over HTTP: the page, probes, metrics, and who may become a websocket."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 
@@ -12,12 +13,13 @@ from daemon.files.service import FileService
 from daemon.monitoring.health import Health
 from daemon.monitoring.metrics import CONTENT_TYPE, Metrics
 from daemon.net.exchange import Exchange
-from daemon.net.http import Reply, Router, path, wants_websocket
+from daemon.net.http import JSON, Reply, Router, path, wants_websocket
 from daemon.net.listener import own_ports
 from daemon.net.static_files import Page
 from daemon.sessions.admission import Admission, Refusal, unauthorised
 from daemon.sessions.live_session import Service
 from streaming.dialects.offers import BY_PATH, NATIVE, Offer
+from streaming.dialects.rest import RestError
 from streaming.protocol import SUBPROTOCOL
 
 METHODS = ("GET", "HEAD")
@@ -83,7 +85,7 @@ class Endpoints:
         if refusal is None:
             return None
         self._metrics.refused.labels(refusal.reason).inc()
-        return refusal.reply.response(socket)
+        return in_its_form(refusal.reply, offer).response(socket)
 
     def _plain(self, request: Request) -> Reply:
         where = path(request)
@@ -129,6 +131,15 @@ class Endpoints:
 
     def _metrics_text(self) -> Reply:
         return Reply(HTTPStatus.OK, self._metrics.text(), CONTENT_TYPE)
+
+
+def in_its_form(reply: Reply, offer: Offer) -> Reply:
+    """`reply`, a line of text, as the protocol tells of errors over HTTP."""
+    if offer.refusal is None:
+        return reply
+    assert isinstance(reply.body, str)
+    body = offer.refusal(RestError(reply.status, reply.body.rstrip("\n")))
+    return replace(reply, body=body, kind=JSON)
 
 
 def not_allowed(method: str, allowed: Sequence[str]) -> Reply:

@@ -158,6 +158,19 @@ async def test_a_wrong_option_is_refused_before_there_is_a_websocket(path: str, 
         assert says in (refusal.value.response.body or b"").decode()
 
 
+async def test_a_refusal_has_the_form_of_the_protocol(tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_text(f"alice {KEY}\n")
+    async with serving(ScriptedEngine(), tokens_file=str(tmp_path / "tokens")) as daemon:
+        bodies = []
+        for path in (REALTIME, DEEPGRAM, "/v3/ws"):
+            with pytest.raises(InvalidStatus) as refusal:
+                await dial(daemon, path)
+            bodies.append((refusal.value.response.body or b"").decode())
+    assert json.loads(bodies[0])["error"]["type"] == "invalid_request_error"
+    assert set(json.loads(bodies[1])) == {"err_code", "err_msg", "request_id"}
+    assert "wants a token" in bodies[2]
+
+
 @pytest.mark.parametrize(
     ("path", "kind"),
     [("/v1/listen?language=xx", "Error"), ("/v3/ws?language_code=xx", "Error")],
