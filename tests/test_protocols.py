@@ -1,11 +1,13 @@
 """The verb `protocols`, and docs/protocols.md, whose tables are the code's."""
 
+import json
 import re
 
 import pytest
 
 from daemon import cli
 from streaming.dialects.offers import OFFERS
+from tests.support import make_client_table
 from tests.support.make_protocol_tables import PAGE, renewed
 
 
@@ -38,6 +40,13 @@ def test_the_tables_of_options_are_those_of_the_code() -> None:
     """`python -m tests.support.make_protocol_tables` writes them."""
     text = PAGE.read_text(encoding="utf-8")
     assert renewed(text) == text
+
+
+def test_the_table_of_clients_is_what_their_tests_gave() -> None:
+    """`python -m tests.support.make_client_table` runs them and writes both."""
+    results = json.loads(make_client_table.RESULTS.read_text(encoding="utf-8"))
+    text = PAGE.read_text(encoding="utf-8")
+    assert make_client_table.renewed(text, results) == text
 
 
 def test_every_protocol_has_its_chapter() -> None:

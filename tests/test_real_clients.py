@@ -24,7 +24,7 @@ from tests.support.audio import Recording, needs_audio, recordings
 from tests.support.client_venv import python_of
 from tests.support.fakes import PATIENCE, ScriptedEngine
 from tests.support.streams import Samples, g711, s16
-from tests.support.wire import calling, frames, free_port, serving, speech
+from tests.support.wire import calling, frames, free_port, serving, speech, until
 
 pytestmark = pytest.mark.slow
 
@@ -194,10 +194,10 @@ def digest(request: Request) -> str:
     return f"{len(request.audio)} samples of {zlib.crc32(request.audio.tobytes()):08x} &"
 
 
-async def run(
+async def started(
     client: Foreign, daemon: Daemon, folder: Path, jobs: list[Job], key: str = KEY
-) -> list[list[Event]]:
-    """What the client prints, by job."""
+) -> asyncio.subprocess.Process:
+    """Its process, at work."""
     requirements = client.requirements, client.alone
     python = await asyncio.to_thread(python_of, client.name, requirements[0], alone=requirements[1])
     work = []
@@ -207,7 +207,7 @@ async def run(
         work.append({"audio": str(path), "options": job.options})
     (folder / "jobs").write_text(json.dumps(work))
     port = getattr(daemon.config, client.port) if client.port else daemon.port
-    process = await asyncio.create_subprocess_exec(
+    return await asyncio.create_subprocess_exec(
         str(python),
         str(SCRIPTS / client.script),
         str(port),
@@ -216,6 +216,13 @@ async def run(
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
+
+
+async def run(
+    client: Foreign, daemon: Daemon, folder: Path, jobs: list[Job], key: str = KEY
+) -> list[list[Event]]:
+    """What the client prints, by job."""
+    process = await started(client, daemon, folder, jobs, key)
     try:
         async with asyncio.timeout(PATIENCE):
             out, err = await process.communicate()
@@ -299,6 +306,41 @@ async def test_twenty_recordings_say_the_same(
         own = [await own_finals(daemon, job) for job in jobs]
     for events, finals in zip(said_there, own, strict=True):
         assert said(client.texts(events)) == said([final.text for final in finals if final.text])
+
+
+@each_client
+async def test_two_at_once_say_their_own(
+    client: Foreign, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    halves = np.array_split(sample()[: 20 * SAMPLE_RATE], 2)
+    jobs = [client.job(half, "en", "plain") for half in halves]
+    for number in range(len(jobs)):
+        (tmp_path / str(number)).mkdir()
+    async with serving(ScriptedEngine(text=digest), **settings_for(client, settings)) as daemon:
+        both = await asyncio.gather(
+            *(run(client, daemon, tmp_path / str(n), [job]) for n, job in enumerate(jobs))
+        )
+        own = [[final.text for final in await own_finals(daemon, job)] for job in jobs]
+    assert [said(client.texts(events)) for (events,) in both] == [said(texts) for texts in own]
+
+
+@each_client
+async def test_a_sudden_end_costs_nobody_else(
+    client: Foreign, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    """Killed while its words are decoded: its session is gone, its neighbour's finals are whole."""
+    engine = ScriptedEngine(text=digest)
+    job = client.job(sample(), "en", "plain")
+    async with serving(engine, **settings_for(client, settings)) as daemon:
+        own = [final.text for final in await own_finals(daemon, job)]
+        engine.hold()
+        process = await started(client, daemon, tmp_path, [job])
+        await until(engine.entered.is_set)
+        process.kill()
+        await process.communicate()
+        engine.release()
+        await until(lambda: not daemon.sessions)
+        assert [final.text for final in await own_finals(daemon, job)] == own
 
 
 @pytest.mark.parametrize("client", [one for one in CLIENTS if one.name != "whisperlive"], ids=str)
