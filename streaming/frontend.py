@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming.audio import AudioDecoder
+from streaming.foreground import Foreground
 from streaming.protocol import Closed, Start
 from streaming.segmenter import Segmenter, SegmenterEvent
 from streaming.settings import Settings
@@ -91,4 +92,5 @@ class FrontEnd:
         for at in range(0, whole, size):
             frame = audio[at : at + size]
             speech = self._vad.is_speech(frame)
-            yield self.segmenter.push(frame, speech=speech), speech
+            crowd = self._vad.crowd if isinstance(self._vad, Foreground) else 0
+            yield self.segmenter.push(frame, speech=speech, crowd=crowd), speech

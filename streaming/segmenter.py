@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming.protocol import SAMPLE_RATE
+from streaming.ring_buffer import AudioRingBuffer
 from streaming.settings import Settings
 from streaming.speech_spans import Spans, SpeechSpans
 
@@ -60,7 +61,15 @@ class Ended:
     speech: Spans = ()
 
 
-SegmenterEvent = Began | Paused | Ended
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The open utterance begins only at `start`, with speech from `onset` on: before that others talked behind."""
+
+    start: int
+    onset: int
+
+
+SegmenterEvent = Began | Paused | Moved | Ended
 
 
 class SegmenterState(Enum):
@@ -79,6 +88,7 @@ class Signal(Enum):
     VOICE = auto()
     ENOUGH = auto()  # the burst has reached minimum_speech
     SETTLED = auto()  # the pause has reached the post-roll
+    ROSE = auto()  # someone speaks up in front of others
     EXPIRED = auto()  # the pause has reached endpoint_silence
     FULL = auto()  # the next frame would exceed the cap
     FLUSH = auto()  # the client ends the utterance
@@ -92,6 +102,7 @@ class Act(Enum):
     PAUSE = auto()
     END = auto()
     CUT = auto()
+    MOVE = auto()
     CLIP = auto()
 
 
@@ -108,6 +119,7 @@ STEPS: dict[tuple[SegmenterState, Signal], tuple[SegmenterState, tuple[Act, ...]
     (SegmenterState.BURST, Signal.FLUSH): (SegmenterState.SILENCE, (Act.BEGIN, Act.END)),
     (SegmenterState.SPEECH, Signal.QUIET): (SegmenterState.PAUSE, ()),
     (SegmenterState.SPEECH, Signal.VOICE): (SegmenterState.SPEECH, ()),
+    (SegmenterState.SPEECH, Signal.ROSE): (SegmenterState.SPEECH, (Act.MOVE,)),
     (SegmenterState.SPEECH, Signal.FULL): (SegmenterState.SPEECH, (Act.CUT,)),
     (SegmenterState.SPEECH, Signal.FLUSH): (SegmenterState.SILENCE, (Act.END,)),
     (SegmenterState.PAUSE, Signal.QUIET): (SegmenterState.PAUSE, ()),
@@ -117,35 +129,6 @@ STEPS: dict[tuple[SegmenterState, Signal], tuple[SegmenterState, tuple[Act, ...]
     (SegmenterState.PAUSE, Signal.FULL): (SegmenterState.SILENCE, (Act.END,)),
     (SegmenterState.PAUSE, Signal.FLUSH): (SegmenterState.SILENCE, (Act.END,)),
 }
-
-
-class AudioRingBuffer:
-    """The last stretch of a session's audio, addressed by sample index, in one fixed array."""
-
-    def __init__(self, capacity: int) -> None:
-        self.samples = np.zeros(capacity, np.float32)
-        self._origin = 0  # the index of samples[0]
-        self._kept = 0  # the oldest index that can still be read
-        self.stop = 0  # the next index to be written
-
-    def append(self, samples: NDArray[np.float32]) -> None:
-        """Add [n] samples; n and what is kept fit the capacity together."""
-        if self.stop + len(samples) - self._origin > len(self.samples):
-            kept = self.samples[self._kept - self._origin : self.stop - self._origin]
-            self.samples[: len(kept)] = kept
-            self._origin = self._kept
-        begin = self.stop - self._origin
-        self.samples[begin : begin + len(samples)] = samples
-        self.stop += len(samples)
-
-    def read(self, start: int, stop: int) -> NDArray[np.float32]:
-        """A copy of [start, stop), none of it forgotten."""
-        assert self._kept <= start <= stop <= self.stop, (self._kept, start, stop, self.stop)
-        return self.samples[start - self._origin : stop - self._origin].copy()
-
-    def forget(self, before: int) -> None:
-        """Give up everything before the index."""
-        self._kept = max(self._kept, before)
 
 
 class Segmenter:
@@ -185,6 +168,7 @@ class Segmenter:
             Act.PAUSE: self._pause,
             Act.END: self._end,
             Act.CUT: self._cut,
+            Act.MOVE: self._move,
             Act.CLIP: self._clip,
         }
 
@@ -221,8 +205,10 @@ class Segmenter:
         """The voiced frames of a range of the open utterance, in samples from `start` on."""
         return self._spans.within(start, stop)
 
-    def push(self, frame: NDArray[np.float32], *, speech: bool) -> list[SegmenterEvent]:
-        """Take the next frame and its judgement."""
+    def push(
+        self, frame: NDArray[np.float32], *, speech: bool, crowd: int = 0
+    ) -> list[SegmenterEvent]:
+        """Take the next frame and its judgement. crowd: of `streaming.foreground`."""
         events = self._append(frame)
         if speech:
             if self._state is SegmenterState.SILENCE:
@@ -232,6 +218,8 @@ class Segmenter:
         events += self._step(Signal.VOICE if speech else Signal.QUIET)
         if self._state is SegmenterState.BURST and self.position - self._burst >= self._minimum:
             events += self._step(Signal.ENOUGH)
+        elif self._state is SegmenterState.SPEECH and self.position - self._onset <= crowd:
+            events += self._step(Signal.ROSE)
         elif self._state is SegmenterState.PAUSE:
             silence = self.position - self._speech_end
             if silence >= self._patience():
@@ -316,6 +304,16 @@ class Segmenter:
         ended = self._close(cut)
         self._start = self._onset = cut
         return [ended, Began(cut, cut, silence=0)]
+
+    def _move(self) -> list[SegmenterEvent]:
+        """He rose within the last moments, which are less than the pre-roll."""
+        assert self._start is not None
+        onset = max(self._onset, self.position - self._pre_roll)
+        start = max(self._start, onset - self._pre_roll)
+        self._gaps += start - self._start
+        self._start, self._onset = start, onset
+        self._forget(start)
+        return [Moved(start, onset)]
 
     def _clip(self) -> list[SegmenterEvent]:
         """A clip as an utterance: no frame of it counts as voiced, so no language is learnt from it."""

@@ -27,7 +27,7 @@ from streaming.protocol import (
     Start,
 )
 from streaming.reorder import ReorderBuffer
-from streaming.segmenter import Began, Ended, Paused, SegmenterEvent
+from streaming.segmenter import Began, Ended, Moved, Paused, SegmenterEvent
 from streaming.settings import Settings
 from streaming.text_rules import rules_of
 from streaming.utterance import Decode, Utterances
@@ -203,8 +203,8 @@ class Session(Lifecycle):
         match event:
             case Began():
                 return [self._begin(event)]
-            case Paused():
-                self._utterances.pause(event)
+            case Paused() | Moved():
+                self._utterances.note(event, self._segmenter.position)
                 return []
             case Ended():
                 return self._end(event)

@@ -12,7 +12,7 @@ from streaming.configuration import Configuration
 from streaming.hypothesis import Hypothesis
 from streaming.languages import Asked
 from streaming.protocol import SAMPLE_RATE, Start
-from streaming.segmenter import Began, Ended, Paused
+from streaming.segmenter import Began, Ended, Moved, Paused
 from streaming.speech_spans import Spans
 from streaming.stable_prefix import StablePrefix
 from streaming.text_rules import WrittenText
@@ -134,10 +134,21 @@ class Utterances:
             self.open.before = self._latest[0]
         return self.open
 
-    def pause(self, paused: Paused) -> None:
-        """Silence has begun in the open one."""
-        assert self.open is not None
-        self.open.paused = paused.stop
+    def note(self, event: Paused | Moved, now: int) -> None:
+        """Silence has begun in the open one, or it begins only later: what it said until `now` others said.
+
+        Words that were promised stay promised.
+        """
+        one = self.open
+        assert one is not None
+        if isinstance(event, Paused):
+            one.paused = event.stop
+            return
+        one.start, one.onset, one.shown = event.start, event.onset, now
+        one.before = Said("")
+        one.early = one.language = None
+        if one.configuration.options.stability != "commit":
+            one.caption = StablePrefix()
 
     def end(self, ended: Ended) -> Utterance:
         """Close the open one, which stays as it is but for its end."""

@@ -22,6 +22,7 @@ import numpy as np
 import webrtcvad
 from numpy.typing import NDArray
 
+from streaming.foreground import Foreground
 from streaming.protocol import SAMPLE_RATE
 from streaming.settings import Detector
 from streaming.silero import Silero
@@ -40,9 +41,9 @@ def detector(kind: Detector, mode: int) -> "VoiceActivity":
     """A detector for one stream. mode: of webrtcvad. Raises streaming.silero.DetectorError."""
     match kind:
         case "silero":
-            return Silero()
+            return Foreground(Silero())
         case "webrtc":
-            return NoiseGate(WebRtcVad(mode))
+            return Foreground(NoiseGate(WebRtcVad(mode)))
         case _:
             assert_never(kind)
 

@@ -84,6 +84,21 @@ def test_silence_in_front_makes_no_word_of_a_tap(name: str) -> None:
     assert english(name) == ""
 
 
+def test_a_final_comes_and_is_his_though_others_talk_before_and_behind() -> None:
+    audio, _ = read("yeah_babble_15_h1")
+    finals = captions(s16(audio), language="en")
+    assert [final.text for final in finals if final.text] == ["Yeah."]
+    assert finals[0].end < 3.2
+
+
+def test_a_final_comes_though_others_talk_nearly_as_loud() -> None:
+    """The pause that ends it is within two seconds of 2.9 s."""
+    audio, _ = read("yeah_babble_5_h1")
+    first = captions(s16(audio), language="en")[0]
+    assert first.text == "Yeah."
+    assert first.end < 4.4
+
+
 @needs_audio
 def test_silence_in_front_makes_no_word_of_noise() -> None:
     (noise,) = [one for one in recordings(under="nonspeech") if "noise5" in one.name]

@@ -11,9 +11,9 @@ from streaming.segmenter import (
     AUDIBLE,
     SMOOTHING,
     STEPS,
-    AudioRingBuffer,
     Began,
     Ended,
+    Moved,
     Paused,
     Segmenter,
     SegmenterEvent,
@@ -43,6 +43,12 @@ class Run:
         for _ in range(count):
             self.events += self.segmenter.push(self._clock(FRAME), speech=speech)
             self._judged.append(np.full(FRAME, speech))
+        return self
+
+    def rise(self, crowd: int) -> "Run":
+        """One frame of speech in which someone speaks up after so many frames of others."""
+        self.events += self.segmenter.push(self._clock(FRAME), speech=True, crowd=crowd * FRAME)
+        self._judged.append(np.full(FRAME, LOUD))
         return self
 
     def flush(self, rest: int = 0, *, last: bool = False) -> "Run":
@@ -106,6 +112,21 @@ def test_a_pause_says_where_the_utterance_will_end_should_it_last() -> None:
     assert run.events[1:] == [Paused(25 * FRAME + 200 * MS)]
     run.frames(17, speech=False)
     assert run.ranges == [(0, 25 * FRAME + 200 * MS)]
+
+
+def test_an_utterance_moves_to_where_someone_spoke_up_if_all_before_was_others() -> None:
+    """The pre-roll before him and, for his onset swells, as much before that."""
+    run = Run().frames(20, speech=False).frames(60, speech=True).rise(crowd=61)
+    onset = 81 * FRAME - PRE
+    assert run.events[1:] == [Moved(onset - PRE, onset)]
+    run.frames(40, speech=False)
+    assert run.ranges == [(onset - PRE, 81 * FRAME + POST)]
+    assert run.segmenter.silence + run.segmenter.speech == run.segmenter.position
+
+
+def test_it_stays_where_it_began_if_more_was_said_before_them() -> None:
+    run = Run().frames(20, speech=False).frames(60, speech=True).rise(crowd=60)
+    assert len(run.events) == 1
 
 
 def test_an_endpoint_as_short_as_the_post_roll_makes_no_pause_of_it() -> None:
@@ -328,6 +349,7 @@ def test_the_table_holds_every_step_but_the_impossible() -> None:
     impossible = {
         Signal.ENOUGH: {silence, speech, pause},
         Signal.SETTLED: {silence, burst, speech},
+        Signal.ROSE: {silence, burst, pause},
         Signal.EXPIRED: {silence, burst, speech},
         Signal.FULL: {silence, burst},
         Signal.CLIP: {burst, speech, pause},
@@ -360,23 +382,6 @@ def test_memory_stays_the_same_over_thousands_of_flushes() -> None:
     (ended,) = run.ended
     assert ended.start == 5_000 * 320 - 300 * MS
     np.testing.assert_array_equal(ended.audio, np.arange(ended.start, ended.stop))
-
-
-@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 40)), max_size=30))
-def test_the_tape_reads_what_was_written_and_not_forgotten(steps: list[tuple[int, int]]) -> None:
-    buffer = AudioRingBuffer(100)
-    written = np.zeros(0, np.float32)
-    kept = 0
-    for samples, back in steps:
-        kept = max(kept, len(written) - min(back, 70))
-        buffer.forget(kept)
-        fresh = np.arange(len(written), len(written) + samples, dtype=np.float32)
-        buffer.append(fresh)
-        written = np.concatenate([written, fresh])
-        np.testing.assert_array_equal(buffer.read(kept, buffer.stop), written[kept:])
-    if kept:
-        with pytest.raises(AssertionError):
-            buffer.read(kept - 1, kept)
 
 
 @given(st.integers(SMOOTHING // 2, 20_000 - SMOOTHING // 2))

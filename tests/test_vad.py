@@ -5,6 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from streaming import vad
+from streaming.foreground import Foreground
 from streaming.vad import detector
 from tests.support.audio import needs_audio, read, recordings
 from tests.support.streams import coloured_noise, frames_of
@@ -43,8 +44,12 @@ def gated() -> vad.NoiseGate:
 
 
 def test_detectors_are_chosen_by_name() -> None:
-    assert type(detector("silero", 0)).__name__ == "Silero"
-    assert isinstance(detector("webrtc", 3), vad.NoiseGate)
+    """Of each only the foreground is heard."""
+    silero, webrtc = detector("silero", 0), detector("webrtc", 3)
+    assert isinstance(silero, Foreground)
+    assert isinstance(webrtc, Foreground)
+    assert type(silero.detector).__name__ == "Silero"
+    assert isinstance(webrtc.detector, vad.NoiseGate)
 
 
 @pytest.mark.parametrize("mode", [0, 1, 2, 3])
