@@ -9,236 +9,43 @@ import asyncio
 import json
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import soxr
 
 from daemon.server import Daemon
 from model.engine.requests import Request
-from streaming.protocol import SAMPLE_RATE, Final, Start, Stop
+from streaming.protocol import SAMPLE_RATE, Final, Flush, Start, Stop
 from tests.support.audio import Recording, needs_audio, recordings
-from tests.support.client_venv import python_of
-from tests.support.fakes import PATIENCE, ScriptedEngine
-from tests.support.streams import Samples, g711, s16
+from tests.support.fakes import ScriptedEngine
+from tests.support.foreign_clients import CLIENTS, KEY, Foreign, run, started
+from tests.support.foreign_jobs import END, Job
+from tests.support.streams import Samples
 from tests.support.wire import calling, frames, free_port, serving, speech, until
 
 pytestmark = pytest.mark.slow
 
-SCRIPTS = Path(__file__).parent / "support" / "clients"
-KEY = "a-key-of-some-length"
-Event = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Job:
-    """Audio as it is sent, and what is said of it: to the client, and to captiond's own."""
-
-    audio: bytes
-    options: dict[str, Any]
-    start: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Foreign:
-    """A client. texts: of its finals, from what it printed. port: key of its own port, if any."""
-
-    name: str
-    script: str
-    requirements: tuple[str, ...]
-    job: Callable[[Samples, str, str], Job]
-    texts: Callable[[list[Event]], list[str]]
-    alone: tuple[str, ...] = ()
-    port: str = ""
-    unknown: dict[str, Any] = field(default_factory=dict)  # options that captiond refuses
-
-    def __str__(self) -> str:
-        return self.name
-
-
-def openai_job(samples: Samples, language: str, kind: str) -> Job:
-    """Telephone is μ-law, all else 24 kHz."""
-    heard: dict[str, Any] = {"transcription": {"model": "whisper-1", "language": language}}
-    start: dict[str, Any] = {"language": language, "encoding": "s16le", "rate": 24_000}
-    if kind == "telephone":
-        heard["format"] = {"type": "audio/pcmu"}
-        start |= {"encoding": "mulaw", "rate": 8_000}
-        audio = g711(resampled(samples, 8_000), "ULAW")
-    else:
-        audio = s16(resampled(samples, 24_000))
-    return Job(audio, {"type": "transcription", "audio": {"input": heard}}, start)
-
-
-def openai_texts(events: list[Event]) -> list[str]:
-    completed = [event for event in events if event["type"].endswith("transcription.completed")]
-    return [event["transcript"] for event in completed if event["transcript"]]
-
-
-def deepgram_job(samples: Samples, language: str, kind: str) -> Job:
-    """Telephone is μ-law, wide is 48 kHz stereo."""
-    options: dict[str, Any] = {"model": "nova-3", "language": language, "interim_results": True}
-    options |= {"utterance_end_ms": 1000, "vad_events": True, "smart_format": True}
-    start: dict[str, Any] = {"language": language, "words": True}
-    match kind:
-        case "telephone":
-            audio = g711(resampled(samples, 8_000), "ULAW")
-            options |= {"encoding": "mulaw", "sample_rate": 8_000}
-            start |= {"encoding": "mulaw", "rate": 8_000}
-        case "wide":
-            audio = s16(np.repeat(resampled(samples, 48_000), 2))
-            options |= {"encoding": "linear16", "sample_rate": 48_000, "channels": 2}
-            start |= {"rate": 48_000, "channels": 2}
-        case _:
-            audio = s16(samples)
-            options |= {"encoding": "linear16", "sample_rate": 16_000}
-    return Job(audio, options, start)
-
-
-def deepgram_texts(events: list[Event]) -> list[str]:
-    finals = [event for event in events if event["type"] == "Results" and event["is_final"]]
-    texts = [event["channel"]["alternatives"][0]["transcript"] for event in finals]
-    return [text for text in texts if text]
-
-
-def assemblyai_job(samples: Samples, language: str, kind: str) -> Job:
-    """Telephone is μ-law, wide is 48 kHz."""
-    options: dict[str, Any] = {"sample_rate": 16_000, "language_code": language}
-    start: dict[str, Any] = {"language": language, "words": True}
-    match kind:
-        case "telephone":
-            audio = g711(resampled(samples, 8_000), "ULAW")
-            options |= {"encoding": "pcm_mulaw", "sample_rate": 8_000}
-            start |= {"encoding": "mulaw", "rate": 8_000}
-        case "wide":
-            audio = s16(resampled(samples, 48_000))
-            options |= {"sample_rate": 48_000}
-            start |= {"rate": 48_000}
-        case _:
-            audio = s16(samples)
-    return Job(audio, options, start)
-
-
-def assemblyai_texts(events: list[Event]) -> list[str]:
-    turns = [event for event in events if event["type"] == "Turn" and event["end_of_turn"]]
-    return [event["transcript"] for event in turns if event["transcript"]]
-
-
-def whisperlive_job(samples: Samples, language: str, _kind: str) -> Job:
-    """Its client makes 16 kHz of everything."""
-    return Job(s16(samples), {"lang": language}, {"language": language})
-
-
-def whisperlive_texts(events: list[Event]) -> list[str]:
-    return [segment["text"].strip() for event in events for segment in event["segments"]]
-
-
-def vosk_job(samples: Samples, _language: str, _kind: str) -> Job:
-    """Its client makes 16 kHz of everything, and says no language."""
-    return Job(s16(samples), {}, {"words": True})
-
-
-def vosk_texts(events: list[Event]) -> list[str]:
-    """Its last answer may be of several utterances."""
-    texts = [one["text"] for event in events for one in event["result"] if one["text"]]
-    return " ".join(texts).split(" & ")
-
-
-CLIENTS = [
-    Foreign(
-        "openai",
-        "openai_realtime.py",
-        ("openai[realtime]==3.57.0",),
-        openai_job,
-        openai_texts,
-        unknown={"type": "transcription", "audio": {"input": {"tempo": 1}}},
-    ),
-    Foreign(
-        "deepgram",
-        "deepgram_live.py",
-        ("deepgram-sdk==7.17.0",),
-        deepgram_job,
-        deepgram_texts,
-        unknown={"model": "nova-3", "redact": "pci"},
-    ),
-    Foreign(
-        "assemblyai",
-        "assemblyai_v3.py",
-        ("assemblyai==1.8.2",),
-        assemblyai_job,
-        assemblyai_texts,
-        unknown={"sample_rate": 16_000, "redact_pii": True},
-    ),
-    Foreign(
-        "whisperlive",
-        "whisperlive.py",
-        ("websocket-client==1.8.0", "loguru==0.7.3", "numpy"),
-        whisperlive_job,
-        whisperlive_texts,
-        alone=("whisper-live-client==0.6.3",),
-        port="whisperlive_port",
-    ),
-    Foreign("vosk", "vosk_server.py", ("vosk==0.3.45",), vosk_job, vosk_texts, port="vosk_port"),
-]
 each_client = pytest.mark.parametrize("client", CLIENTS, ids=str)
 
 
-def resampled(samples: Samples, rate: int) -> Samples:
-    return np.asarray(soxr.resample(samples, SAMPLE_RATE, rate).clip(-1, 1), np.float32)
+def those(has: Callable[[Foreign], object]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("client", [one for one in CLIENTS if has(one)], ids=str)
 
 
 def digest(request: Request) -> str:
     """What the script hears; no text of one is that of another."""
-    return f"{len(request.audio)} samples of {zlib.crc32(request.audio.tobytes()):08x} &"
+    return f"{len(request.audio)} samples of {zlib.crc32(request.audio.tobytes()):08x}{END}"
 
 
-async def started(
-    client: Foreign, daemon: Daemon, folder: Path, jobs: list[Job], key: str = KEY
-) -> asyncio.subprocess.Process:
-    """Its process, at work."""
-    requirements = client.requirements, client.alone
-    python = await asyncio.to_thread(python_of, client.name, requirements[0], alone=requirements[1])
-    work = []
-    for number, job in enumerate(jobs):
-        path = folder / f"{number}.raw"
-        path.write_bytes(job.audio)
-        work.append({"audio": str(path), "options": job.options})
-    (folder / "jobs").write_text(json.dumps(work))
-    port = getattr(daemon.config, client.port) if client.port else daemon.port
-    return await asyncio.create_subprocess_exec(
-        str(python),
-        str(SCRIPTS / client.script),
-        str(port),
-        key,
-        str(folder / "jobs"),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-
-
-async def run(
-    client: Foreign, daemon: Daemon, folder: Path, jobs: list[Job], key: str = KEY
-) -> list[list[Event]]:
-    """What the client prints, by job."""
-    process = await started(client, daemon, folder, jobs, key)
-    try:
-        async with asyncio.timeout(PATIENCE):
-            out, err = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-    assert process.returncode == 0, err.decode()[-2000:]
-    events = [json.loads(line) for line in out.decode().splitlines() if line.startswith("{")]
-    return [[event for event in events if event.get("job") == n] for n in range(len(jobs))]
-
-
-async def own_finals(daemon: Daemon, job: Job) -> list[Final]:
-    """Captiond's own, of the same bytes; with the same flush at their end."""
+async def own_finals(daemon: Daemon, job: Job, *, flush_at: int = 0) -> list[Final]:
+    """Captiond's own, of the same bytes."""
     headers = {"Authorization": f"Bearer {KEY}"}
+    early: list[Flush | bytes] = [*frames(job.audio[:flush_at]), Flush()] if flush_at else []
     async with calling(daemon, additional_headers=headers) as client:
-        await client.say(Start(**job.start), *frames(job.audio), Stop())
+        await client.say(Start(**job.start), *early, *frames(job.audio[flush_at:]), Stop())
         await client.hear_all()
         return client.all(Final)
 
@@ -249,14 +56,15 @@ def sample() -> Samples:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> dict[str, Any]:
-    """Of a daemon with a token and all ports. WhisperLive's client has no way to send a key."""
+    """Of a daemon with a token and all ports."""
     path = tmp_path / "tokens"
     path.write_text(f"alice {KEY}\n")
-    return {"tokens_file": str(path), "whisperlive_port": free_port(), "vosk_port": free_port()}
+    ports = {"whisperlive_port": free_port(), "vosk_port": free_port()}
+    return {"tokens_file": str(path), "wyoming": "tcp://127.0.0.1:0", **ports}
 
 
 def settings_for(client: Foreign, settings: dict[str, Any]) -> dict[str, Any]:
-    return settings | ({"tokens_file": ""} if client.name == "whisperlive" else {})
+    return settings | ({} if client.keys else {"tokens_file": ""})
 
 
 def twenty() -> Iterator[tuple[Samples, str, str]]:
@@ -283,14 +91,16 @@ async def test_the_sample_says_the_same(
     async with serving(ScriptedEngine(text=digest), **settings_for(client, settings)) as daemon:
         (events,) = await run(client, daemon, tmp_path, [job])
         own = [final.text for final in await own_finals(daemon, job)]
-    assert not [event for event in events if "error" in event["type"].lower()]
+    assert not [event for event in events if event["type"].lower() in ("error", "exception")], (
+        events
+    )
     assert not [event for event in events if event.get("class") == "ConversationCreatedEvent"]
     assert said(client.texts(events)) == said(own)
     assert len(own) > 5
 
 
 def said(texts: list[str]) -> list[str]:
-    return [text.removesuffix(" &") for text in texts]
+    return [text.removesuffix(END) for text in texts]
 
 
 @needs_audio
@@ -343,7 +153,35 @@ async def test_a_sudden_end_costs_nobody_else(
         assert [final.text for final in await own_finals(daemon, job)] == own
 
 
-@pytest.mark.parametrize("client", [one for one in CLIENTS if one.name != "whisperlive"], ids=str)
+@those(lambda one: one.flushes)
+async def test_a_flush_ends_what_is_spoken(
+    client: Foreign, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    """In the middle of a word, and what follows is heard as after captiond's own."""
+    job = client.job(sample()[: 12 * SAMPLE_RATE], "en", "plain")
+    middle = len(job.audio) // 8 * 2
+    async with serving(ScriptedEngine(text=digest), **settings_for(client, settings)) as daemon:
+        (events,) = await run(client, daemon, tmp_path, [job], pause_at=middle, flush=True)
+        own = [final.text for final in await own_finals(daemon, job, flush_at=middle)]
+        whole = [final.text for final in await own_finals(daemon, job)]
+    assert said(client.texts(events)) == said([text for text in own if text]) != said(whole)
+
+
+@those(lambda one: one.lives)
+async def test_a_keep_alive_keeps_the_session(
+    client: Foreign, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    """Longer than silence on the wire may last; no word is changed by it."""
+    job = client.job(sample()[: 12 * SAMPLE_RATE], "en", "plain")
+    here = settings_for(client, settings) | {"idle_seconds": 2.0}
+    async with serving(ScriptedEngine(text=digest), **here) as daemon:
+        half = len(job.audio) // 4 * 2
+        (events,) = await run(client, daemon, tmp_path, [job], pause_at=half, keep_alive=6)
+        own = [final.text for final in await own_finals(daemon, job)]
+    assert said(client.texts(events)) == said(own)
+
+
+@those(lambda one: one.keys)
 async def test_a_wrong_key_is_told(
     client: Foreign, tmp_path: Path, settings: dict[str, Any]
 ) -> None:
@@ -355,13 +193,30 @@ async def test_a_wrong_key_is_told(
     assert "401" in json.dumps(events)
 
 
-@pytest.mark.parametrize("client", [one for one in CLIENTS if one.unknown], ids=str)
+@those(lambda one: one.unknown)
 async def test_a_wrong_option_is_told(
     client: Foreign, tmp_path: Path, settings: dict[str, Any]
 ) -> None:
-    job = Job(bytes(48_000), client.unknown, {})
-    async with serving(ScriptedEngine(), **settings) as daemon:
-        (events,) = await run(client, daemon, tmp_path, [job])
+    job = client.job(np.zeros(SAMPLE_RATE, np.float32), "en", "plain")
+    async with serving(ScriptedEngine(), **settings_for(client, settings)) as daemon:
+        (events,) = await run(client, daemon, tmp_path, [replace(job, options=client.unknown)])
     wrong = [event for event in events if event["type"] in ("exception", "error")]
     assert wrong
-    assert "400" in json.dumps(wrong) or "no field `tempo`" in json.dumps(wrong)
+    assert client.refused in json.dumps(wrong)
+
+
+async def test_wyoming_over_a_unix_socket(tmp_path: Path) -> None:
+    """As Home Assistant asks: what there is, then one utterance after another on one connection."""
+    uri = f"unix://{tmp_path}/wyoming.sock"
+    (client,) = (one for one in CLIENTS if one.name == "wyoming")
+    job = client.job(sample(), "en", "plain")
+    async with serving(ScriptedEngine(text=digest), wyoming=uri) as daemon:
+        there = replace(client, place=lambda _: uri)
+        both = await run(there, daemon, tmp_path, [job, job])
+        own = [final.text for final in await own_finals(daemon, job)]
+    for (event,) in both:
+        assert said(client.texts([event])) == said(own)
+        assert event["chunks"] == event["text"]
+        assert (event["models"], event["streams"]) == (["scripted"], True)
+        assert event["kinds"].count("transcript-start") == 1
+        assert event["kinds"][-2:] == ["transcript", "transcript-stop"]

@@ -7,7 +7,7 @@ from pathlib import Path
 from streaming.dialects.wyoming import WyomingEvent
 from streaming.protocol import Start
 from tests.support.fakes import ScriptedEngine
-from tests.support.wire import sentence, serving, talk, until
+from tests.support.wire import sentence, serving, speech, talk, until
 from tests.support.wyoming import TCP, WyomingClient, calling
 
 
@@ -49,6 +49,15 @@ async def test_what_is_wrong_ends_the_connection_with_an_error() -> None:
                 pass
         await until(lambda: not daemon.admission.admitted)
         assert await talk(daemon)
+
+
+async def test_who_goes_on_talking_still_reads_what_is_wrong() -> None:
+    """Home Assistant sends all of its audio before it listens."""
+    async with serving(ScriptedEngine(), wyoming=TCP) as daemon, calling(daemon) as client:
+        await client.speak(speech() * 4, language="xx")
+        await client.say("audio-stop")
+        assert (await client.receive_until("error"))[-1].data["code"] == "bad_config"
+        assert await client.receive() is None
 
 
 async def test_where_there_is_no_room_that_is_told() -> None:

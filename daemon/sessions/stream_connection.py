@@ -7,6 +7,7 @@ read while the finals of an audio that is over are pending: the client waits for
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 
 from daemon.sessions.close_reasons import NORMAL, SHUTTING_DOWN, CloseReason
 from daemon.sessions.frame_handler import FrameHandler
@@ -17,7 +18,7 @@ from streaming.lifecycle import State
 from streaming.protocol import SAMPLE_RATE, Final, Stop
 
 READ = 2**16  # bytes
-UNREAD = 2**16  # bytes that the client has not read, beyond which nothing of its is
+LINGER = 2.0  # seconds that a client has to stop talking, and to read what it did wrong
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +68,8 @@ class StreamConnection:
             self._gone = True
             self.handler.deadlines.cancel()
             self._leave(lost=True)
+        if self._close_reason not in (NORMAL, SHUTTING_DOWN):
+            await self._linger()
 
     def shut_down(self) -> None:
         """Pending finals are still told; then the connection ends."""
@@ -107,6 +110,14 @@ class StreamConnection:
             self._close_reason = close_reason
         self._over.set()
         self._may_read.set()
+
+    async def _linger(self) -> None:
+        """Pass over what still comes: closing now would drop what the client has not read (RFC 9112, 9.6)."""
+        with suppress(TimeoutError, OSError):
+            self._writer.write_eof()
+            async with asyncio.timeout(LINGER):
+                while await self._reader.read(READ):
+                    pass
 
     async def _read(self) -> bytes:
         """What the client sends next; nothing once the daemon ends the connection."""

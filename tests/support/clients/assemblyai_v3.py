@@ -6,6 +6,7 @@ python assemblyai_v3.py PORT KEY JOBS     (a JSON file: [{"audio": path, "option
 
 import json
 import sys
+import time
 from pathlib import Path
 
 from assemblyai.streaming.v3 import (
@@ -18,7 +19,7 @@ from assemblyai.streaming.v3 import (
 FRAME = 3_200  # bytes: the service takes 50 to 1000 ms
 
 
-def transcribe(options: StreamingClientOptions, number: int, audio: str, asked: dict) -> None:
+def transcribe(options: StreamingClientOptions, number: int, job: dict) -> None:
     client = StreamingClient(options)
 
     def show(_client: object, event: object) -> None:
@@ -32,11 +33,17 @@ def transcribe(options: StreamingClientOptions, number: int, audio: str, asked: 
 
     for kind in StreamingEvents:
         client.on(kind, show)
-    client.connect(StreamingParameters(**asked))
-    data = Path(audio).read_bytes()
-    client.stream(data[at : at + FRAME] for at in range(0, len(data), FRAME))
+    client.connect(StreamingParameters(**job["options"]))
+    data = Path(job["audio"]).read_bytes()
+    pause_at = job.get("pause_at", 0)
+    client.stream(data[at : min(at + FRAME, pause_at)] for at in range(0, pause_at, FRAME))
+    for _ in range(job.get("keep_alive", 0)):
+        time.sleep(0.5)
+        client.keep_alive()
+    if job.get("flush"):
+        client.force_endpoint()
+    client.stream(data[at : at + FRAME] for at in range(pause_at, len(data), FRAME))
     client.force_endpoint()
-    client.keep_alive()
     client.disconnect(terminate=True)
 
 
@@ -49,7 +56,7 @@ def main(port: str, key: str, jobs: str) -> None:
         max_connection_retries=0,
     )
     for number, job in enumerate(json.loads(Path(jobs).read_text())):
-        transcribe(options, number, job["audio"], job["options"])
+        transcribe(options, number, job)
 
 
 main(*sys.argv[1:])

@@ -7,6 +7,7 @@ python deepgram_live.py PORT KEY JOBS     (a JSON file: [{"audio": path, "option
 import json
 import sys
 import threading
+import time
 from pathlib import Path
 
 from deepgram import DeepgramClient
@@ -16,7 +17,15 @@ from deepgram.environment import DeepgramClientEnvironment
 FRAME = 16_000  # bytes
 
 
-def transcribe(client: DeepgramClient, number: int, audio: str, options: dict) -> None:
+def transcribe(
+    client: DeepgramClient,
+    number: int,
+    audio: str,
+    options: dict,
+    pause_at: int = 0,
+    flush: bool = False,
+    keep_alive: int = 0,
+) -> None:
     data = Path(audio).read_bytes()
 
     def show(message: object) -> None:
@@ -28,11 +37,20 @@ def transcribe(client: DeepgramClient, number: int, audio: str, options: dict) -
     with client.listen.v1.connect(**options) as connection:
         connection.on(EventType.MESSAGE, show)
         connection.on(EventType.ERROR, lambda error: print(json.dumps({"error": str(error)})))
+
+        def send(audio: bytes) -> None:
+            for first in range(0, len(audio), FRAME):
+                connection.send_media(audio[first : first + FRAME])
+
         listener = threading.Thread(target=connection.start_listening)
         listener.start()
-        connection.send_keep_alive()
-        for first in range(0, len(data), FRAME):
-            connection.send_media(data[first : first + FRAME])
+        send(data[:pause_at])
+        for _ in range(keep_alive):
+            time.sleep(0.5)
+            connection.send_keep_alive()
+        if flush:
+            connection.send_finalize()
+        send(data[pause_at:])
         connection.send_finalize()
         connection.send_close_stream()
         listener.join()

@@ -19,14 +19,25 @@ COMPLETED = "conversation.item.input_audio_transcription.completed"
 FRAME = 24_000  # bytes
 
 
-async def transcribe(client: AsyncOpenAI, number: int, audio: str, options: dict) -> None:
+async def transcribe(
+    client: AsyncOpenAI,
+    number: int,
+    audio: str,
+    options: dict,
+    pause_at: int = 0,
+    flush: bool = False,
+) -> None:
     data = Path(audio).read_bytes()  # noqa: ASYNC240 - nothing else runs
     async with client.realtime.connect(extra_query={"intent": "transcription"}) as connection:
         await connection.session.update(session=options)
-        for first in range(0, len(data), FRAME):
-            chunk = base64.b64encode(data[first : first + FRAME]).decode()
-            await connection.input_audio_buffer.append(audio=chunk)
-        await connection.input_audio_buffer.commit()
+        for part in (data[:pause_at], data[pause_at:]):
+            for first in range(0, len(part), FRAME):
+                chunk = base64.b64encode(part[first : first + FRAME]).decode()
+                await connection.input_audio_buffer.append(audio=chunk)
+            if flush and part:
+                await connection.input_audio_buffer.commit()
+        if not flush:
+            await connection.input_audio_buffer.commit()
         await connection.input_audio_buffer.clear()
         committed, done, cleared = 0, 0, False
         while not cleared or committed > done:

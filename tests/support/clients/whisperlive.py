@@ -14,12 +14,15 @@ for name in ("pyaudio", "av", "scipy", "scipy.io", "scipy.io.wavfile"):  # for m
     sys.modules[name] = MagicMock()
 
 import numpy as np  # noqa: E402
+from loguru import logger  # noqa: E402
 from whisper_live.client import Client  # noqa: E402
 
 FRAME = 4096  # samples
 
 
 def transcribe(port: str, number: int, audio: str, options: dict) -> None:
+    told: list[str] = []  # what a server says is wrong stands in the client's log alone
+    logger.add(told.append, level="ERROR")
     client = Client("127.0.0.1", int(port), log_transcription=False, **options)
     while not client.recording and client.ws_thread.is_alive():
         time.sleep(0.01)
@@ -30,7 +33,7 @@ def transcribe(port: str, number: int, audio: str, options: dict) -> None:
     client.ws_thread.join()
     about = {"type": "kept", "segments": client.transcript, "language": client.language}
     if client.server_error:
-        about = {"type": "exception", "error": str(client.error_message)}
+        about = {"type": "exception", "error": f"{client.error_message} {told}"}
     print(json.dumps({"job": number} | about), flush=True)
 
 

@@ -1,42 +1,57 @@
-"""Wyoming's own client as Home Assistant uses it: URI and raw audio in; the events that come back as JSON."""
+# mypy: ignore-errors
+"""Wyoming's own client as Home Assistant uses it: a connection with an utterance for each job; texts are printed.
+
+python wyoming_client.py URI KEY JOBS     (a JSON file: [{"audio": path of int16, "options": {…}}, …])
+"""
 
 import asyncio
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
-from wyoming.asr import Transcribe, Transcript  # type: ignore[import-not-found]
-from wyoming.audio import AudioChunk, AudioStart, AudioStop  # type: ignore[import-not-found]
-from wyoming.client import AsyncClient  # type: ignore[import-not-found]
-from wyoming.info import Describe, Info  # type: ignore[import-not-found]
+from wyoming.asr import Transcribe, Transcript, TranscriptChunk
+from wyoming.audio import AudioChunk, AudioStart, AudioStop
+from wyoming.client import AsyncClient
+from wyoming.error import Error
+from wyoming.info import Describe, Info
 
-RATE, WIDTH, CHANNELS, SAMPLES = 16_000, 2, 1, 1_024  # Home Assistant's
+WIDTH, SAMPLES = 2, 1_024  # Home Assistant's
 
 
-async def main(uri: str, audio: bytes) -> None:
-    found: dict[str, list[Any]] = {"events": [], "texts": []}
+async def transcribe(client: AsyncClient, audio: bytes, options: dict) -> dict:
+    rate, channels = options.get("rate", 16_000), options.get("channels", 1)
+    await client.write_event(Transcribe(language=options["language"]).event())
+    await client.write_event(AudioStart(rate=rate, width=WIDTH, channels=channels).event())
+    size = SAMPLES * WIDTH * channels
+    for at in range(0, len(audio), size):
+        chunk = AudioChunk(rate, WIDTH, channels, audio[at : at + size])
+        await client.write_event(chunk.event())
+    await client.write_event(AudioStop().event())
+    found = {"type": "text", "text": "", "chunks": "", "kinds": []}
+    while (event := await client.read_event()) is not None:
+        found["kinds"].append(event.type)
+        if Error.is_type(event.type):
+            return {"type": "exception", "error": Error.from_event(event).text}
+        if TranscriptChunk.is_type(event.type):
+            found["chunks"] += TranscriptChunk.from_event(event).text
+        if Transcript.is_type(event.type):
+            found["text"] = Transcript.from_event(event).text
+        if event.type == "transcript-stop":
+            break
+    return found
+
+
+async def main(uri: str, _key: str, jobs: str) -> None:
     async with AsyncClient.from_uri(uri) as client:
         await client.write_event(Describe().event())
         info = Info.from_event(await client.read_event())
-        found["models"] = [model.name for program in info.asr for model in program.models]
-        found["streams"] = [program.supports_transcript_streaming for program in info.asr]
-        for _ in range(2):
-            await client.write_event(Transcribe(language="en").event())
-            await client.write_event(AudioStart(rate=RATE, width=WIDTH, channels=CHANNELS).event())
-            size = SAMPLES * WIDTH
-            for at in range(0, len(audio), size):
-                chunk = AudioChunk(RATE, WIDTH, CHANNELS, audio[at : at + size])
-                await client.write_event(chunk.event())
-            await client.write_event(AudioStop().event())
-            while (event := await client.read_event()) is not None:
-                found["events"].append(event.type)
-                if Transcript.is_type(event.type):
-                    found["texts"].append(Transcript.from_event(event).text)
-                if event.type == "transcript-stop":
-                    break
-    sys.stdout.write(json.dumps(found))
+        streams = all(program.supports_transcript_streaming for program in info.asr)
+        models = [model.name for program in info.asr for model in program.models]
+        for number, job in enumerate(json.loads(Path(jobs).read_text())):  # noqa: ASYNC240
+            audio = Path(job["audio"]).read_bytes()  # noqa: ASYNC240 - nothing else runs
+            about = {"job": number, "models": models, "streams": streams}
+            about |= await transcribe(client, audio, job["options"])
+            print(json.dumps(about), flush=True)
 
 
-if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], Path(sys.argv[2]).read_bytes()))
+asyncio.run(main(*sys.argv[1:]))
