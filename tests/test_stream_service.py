@@ -56,7 +56,7 @@ async def test_who_goes_on_talking_still_reads_what_is_wrong() -> None:
     async with serving(ScriptedEngine(), wyoming=TCP) as daemon, calling(daemon) as client:
         await client.speak(speech() * 4, language="xx")
         await client.say("audio-stop")
-        assert (await client.receive_until("error"))[-1].data["code"] == "bad_config"
+        assert (await client.receive_until("error"))[-1].data["code"] == "bad_request"
         assert await client.receive() is None
 
 

@@ -67,7 +67,7 @@ ASSEMBLYAI = Offer(
     title="AssemblyAI",
     dialect=AssemblyAi,
     paths=("/v3/ws",),
-    example='RealTimeTranscriber(RealTimeTranscriberOptions(api_host="{url}", api_key="none"))',
+    example='StreamingClient(StreamingClientOptions(api_host="{url}", api_key="a token, or anything"))',
     options=(("the URL", assemblyai.Options),),
 )
 WHISPERLIVE = Offer(

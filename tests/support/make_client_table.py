@@ -48,7 +48,7 @@ def outcomes() -> Results:
         command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", EACH, FURTHER]
         subprocess.run(command, check=False, cwd=PAGE.parent.parent)
         cases = list(ET.parse(report).iter("testcase"))
-    found: Results = {client.name: {} for client in CLIENTS} | {"further": {}}
+    found: Results = {name: {} for name in [*(client.name for client in CLIENTS), "further"]}
     for case in cases:
         name = case.attrib["name"]
         test, _, client = name.partition("[")
@@ -75,7 +75,7 @@ def renewed(text: str, results: Results) -> str:
     checks = list(CHECKS.values())
     lines = [f"| client | {' | '.join(checks)} |", "|---" * (len(checks) + 1) + "|"]
     for client in CLIENTS:
-        cells = (results[client.name].get(check, "–") for check in checks)
+        cells = (results[client.name].get(check, "-") for check in checks)
         lines.append(f"| {client.title} | {' | '.join(cells)} |")
     lines += ["", "| further | |", "|---|---|"]
     lines += [f"| {name} | {what} |" for name, what in results["further"].items()]
