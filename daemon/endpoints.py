@@ -12,6 +12,7 @@ from daemon.files.api import MODELS, Api
 from daemon.files.service import FileService
 from daemon.monitoring.health import Health
 from daemon.monitoring.metrics import CONTENT_TYPE, Metrics
+from daemon.net.cors import cors, preflight
 from daemon.net.exchange import Exchange
 from daemon.net.http import JSON, Reply, Router, path, wants_websocket
 from daemon.net.listener import own_ports
@@ -59,6 +60,8 @@ class Endpoints:
 
     async def answer(self, socket: ServerConnection, request: Request) -> Response | None:
         """Reply to a request before it becomes a websocket; None lets it become one."""
+        if request.method == "OPTIONS" and (methods := self._api_methods(path(request))):
+            return preflight(request, self._origins, methods).response(socket)
         if request.method not in METHODS:
             return not_allowed(request.method, METHODS).response(socket)
         response = await self._respond(socket, request)
@@ -69,6 +72,7 @@ class Endpoints:
     async def take(self, exchange: Exchange) -> None:
         """Answer a request that has a body."""
         handler = self._api.handlers.get(path(exchange.request))
+        exchange.headers = cors(exchange.request, self._origins)
         if handler is None:
             await exchange.reply(not_allowed("POST", METHODS))
         else:
@@ -89,11 +93,22 @@ class Endpoints:
 
     def _plain(self, request: Request) -> Reply:
         where = path(request)
-        if where == MODELS or where.startswith(f"{MODELS}/"):
-            return self._api.models(request)
+        if self._api_methods(where) == METHODS:
+            reply = self._api.models(request)
+            return replace(reply, headers={**reply.headers, **cors(request, self._origins)})
         if where in self._api.handlers and where not in self.router.routes:
             return not_allowed(request.method, ("POST",))
         return self.router.answer(request)
+
+    @property
+    def _origins(self) -> Sequence[str]:
+        return self._admission.config.allowed_origins
+
+    def _api_methods(self, where: str) -> Sequence[str]:
+        """The methods of a path that pages of other origins may ask; none: it is no such path."""
+        if where == MODELS or where.startswith(f"{MODELS}/"):
+            return METHODS
+        return ("POST",) if where in self._api.handlers else ()
 
     def _offer(self, socket: ServerConnection, request: Request) -> Offer | None:
         """What is spoken at this port and path, if anything."""

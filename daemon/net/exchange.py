@@ -43,6 +43,7 @@ class Exchange(asyncio.Protocol):
 
     transport: asyncio.Transport
     request: Request
+    headers: Mapping[str, str] = {}  # of every response
 
     def __init__(
         self,
@@ -156,7 +157,7 @@ class Exchange(asyncio.Protocol):
 
     async def begin(self, status: HTTPStatus, headers: Mapping[str, str]) -> None:
         """The response's head. Without a Content-Length the body is sent in chunks."""
-        fields = [*headers.items(), ("Connection", "close")]
+        fields = [*headers.items(), *self.headers.items(), ("Connection", "close")]
         self._send(h11.Response(status_code=status, headers=fields, reason=status.phrase.encode()))
 
     async def write(self, data: bytes) -> None:
