@@ -14,14 +14,16 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from streaming.dialects.dialect import Opening
+from streaming.dialects.dialect import Dialect, Told
 from streaming.dialects.offers import OFFERS, Offer
 from streaming.dialects.whisperlive import END_OF_AUDIO
-from tests.support.dialects import Conversation, Frame
+from streaming.dialects.wyoming import Wyoming
+from tests.support.dialects import Conversation, Frame, opening
 from tests.support.fakes import ScriptedEngine
 from tests.support.wire import serving, talk
 
 FRAMES = 20_000
+SAMPLE = 500  # of them, in each run of the fast tier
 OVER_SOCKETS = 600  # of them
 FOREIGN = [offer for offer in OFFERS if offer.options]
 
@@ -53,6 +55,20 @@ def update(chance: random.Random) -> Frame:
     return json.dumps({"type": "session.update", "session": session})
 
 
+def event(kind: str, **data: object) -> Callable[[random.Random], Frame]:
+    """One of Wyoming's, its data in the line or behind it."""
+
+    def made(chance: random.Random) -> Frame:
+        payload = noise(chance) if kind == "audio-chunk" else b""
+        behind = json.dumps(data).encode() if chance.randrange(2) else b""
+        lengths = {"data_length": len(behind), "payload_length": len(payload)}
+        head = {"type": kind, **lengths} | ({} if behind else {"data": data})
+        return json.dumps(head).encode() + b"\n" + behind + payload
+
+    return made
+
+
+FORMAT = {"rate": 16_000, "width": 2, "channels": 1}
 GRAMMAR: Grammar = {
     "OpenAI Realtime": [
         append, append, append, update, text(type="input_audio_buffer.commit"),
@@ -75,6 +91,11 @@ GRAMMAR: Grammar = {
         noise, noise, text(config={"sample_rate": 16000}), text(reset=1), text(eof=1),
         text(config={"words": 0, "max_alternatives": 2}),
     ],
+    "Wyoming": [
+        event("describe"), event("transcribe", language="en"), event("transcribe", language=1),
+        event("audio-start", **FORMAT), event("audio-chunk", **FORMAT), event("audio-chunk", **FORMAT),
+        event("audio-chunk", rate=8_000, width=2, channels=2), event("audio-stop"), event("ping", text="x"),
+    ],
 }  # fmt: skip
 
 
@@ -92,30 +113,58 @@ def spoilt(frame: Frame, chance: random.Random) -> Frame:
             return frame
 
 
-def frames(offer: Offer, count: int) -> list[Frame]:
-    chance = random.Random(offer.title)
-    grammar = GRAMMAR[offer.title]
+def frames(title: str, count: int) -> list[Frame]:
+    chance = random.Random(title)
+    grammar = GRAMMAR[title]
     return [spoilt(chance.choice(grammar)(chance), chance) for _ in range(count)]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("offer", FOREIGN, ids=lambda offer: offer.title)
-def test_no_frame_is_too_much(offer: Offer) -> None:
-    """A session that ends makes room for the next one."""
-    client = Conversation(offer.dialect(Opening("ab" * 16)))
+class Stream(Conversation):
+    """Over a byte stream: what comes is bytes, what goes has several lines."""
+
+    def say(self, *frames: Frame) -> None:
+        super().say(*(one.encode() if isinstance(one, str) else one for one in frames))
+
+    def tell(self, message: Told) -> None:
+        lines = [line for one in self.dialect.encode(message) for line in one.splitlines()]
+        self.sent += map(json.loads, lines)
+
+
+def conversation(title: str) -> Conversation:
+    about = opening()
+    if title == "Wyoming":
+        return Stream(Wyoming(about, model="m", languages=("en",)))
+    dialects: dict[str, Callable[..., Dialect]] = {one.title: one.dialect for one in FOREIGN}
+    return Conversation(dialects[title](about))
+
+
+def endured(title: str, count: int) -> int:
+    """How many sessions so many frames made: one that ends makes room for the next."""
+    client = conversation(title)
     sessions = 1
-    for frame in frames(offer, FRAMES):
+    for frame in frames(title, count):
         client.say(frame)
         if client.over or client.errors > 9:
             sessions += 1
-            client = Conversation(offer.dialect(Opening("ab" * 16)))
-    assert sessions > 10
+            client = conversation(title)
+    return sessions
+
+
+@pytest.mark.parametrize("title", GRAMMAR)
+def test_no_frame_is_too_much(title: str) -> None:
+    assert endured(title, SAMPLE) > 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("title", GRAMMAR)
+def test_no_frame_of_many_is_too_much(title: str) -> None:
+    assert endured(title, FRAMES) > 10
 
 
 @pytest.mark.slow
 async def test_a_neighbour_notices_nothing() -> None:
     async def pester(port: int, offer: Offer) -> None:
-        rest = frames(offer, OVER_SOCKETS)
+        rest = frames(offer.title, OVER_SOCKETS)
         while rest:
             with suppress(ConnectionClosed):
                 async with connect(f"ws://127.0.0.1:{port}{offer.paths[0]}") as socket:

@@ -164,13 +164,15 @@ class Conversation:
         if not self._held:
             self.release()
 
-    def _answer(self, decode: Decode) -> None:
-        """Its first and its last sample, as two words."""
+    def hypothesis(self, decode: Decode) -> GoodHypothesis:
+        """What it is heard as: its first and its last sample, as two words."""
         text = f"{decode.start} {decode.stop}"
         middle = (decode.stop - decode.start) / SAMPLE_RATE / 2
         timed = tuple(
             TimedWord(word, n * middle, (n + 1) * middle, 0.9)
             for n, word in enumerate(text.split())
         )
-        hypothesis = GoodHypothesis(text, timed=timed if self._words else None)
-        self._carry_out(self._open().accept(decode, hypothesis, ms=5.0))
+        return GoodHypothesis(text, timed=timed if self._words else None)
+
+    def _answer(self, decode: Decode) -> None:
+        self._carry_out(self._open().accept(decode, self.hypothesis(decode), ms=5.0))
