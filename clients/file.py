@@ -50,7 +50,7 @@ class Audio:
 
 @contextmanager
 def open_file(name: str) -> Iterator[Audio]:
-    """Any file libsndfile reads, never loaded whole. Raises SourceError."""
+    """Any file that libsndfile or libav reads, video as well, never loaded whole. Raises SourceError."""
     path = Path(name)
     try:
         path.stat()
@@ -64,15 +64,34 @@ def open_file(name: str) -> Iterator[Audio]:
         raise SourceError(f"{name}: raw audio has no header; pipe it in, with - and --rate")
     try:
         file = soundfile.SoundFile(path)
-    except (soundfile.LibsndfileError, OSError) as error:
-        raise SourceError(
-            f"{name}: not audio that can be read ({error}); ffmpeg may know it: "
-            f"ffmpeg -i {name} -ac 1 -ar 16000 -f s16le - | captiond file -"
-        ) from error
+    except (soundfile.LibsndfileError, OSError):
+        with _container(name) as audio:
+            yield audio
+        return
     with file:
         if not file.frames:
             raise SourceError(f"{name}: holds no audio")
         yield _decoded(name, file)
+
+
+@contextmanager
+def _container(name: str) -> Iterator[Audio]:
+    """What libsndfile does not read. libav is loaded for it alone."""
+    from streaming.containers import ContainerError, recording  # noqa: PLC0415 - it takes a while
+
+    async def blocks(found: Iterator[bytes]) -> AsyncGenerator[bytes, None]:
+        try:
+            for block in found:
+                yield block
+        except ContainerError as error:
+            raise SourceError(f"{name}: {error}") from None
+
+    try:
+        with recording(name) as found:
+            sound = blocks(found.blocks)
+            yield Audio(name, found.encoding, found.rate, found.channels, sound)
+    except ContainerError as error:
+        raise SourceError(f"{name}: {error}") from None
 
 
 def _decoded(name: str, file: soundfile.SoundFile) -> Audio:

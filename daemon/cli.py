@@ -29,6 +29,11 @@ VERBS = {
     ),
     "status": ("clients.status", "clients.status", "say how a running daemon is"),
     "models": (None, "daemon.models", "list the models and where each would come from"),
+    "protocols": (
+        "daemon.protocols",
+        "daemon.protocols",
+        "list the protocols that the daemon speaks, and where",
+    ),
     "train": (
         "model.training.train_flags",
         "model.training.train",

@@ -25,6 +25,13 @@ from streaming.settings import bounds as bounds_of
 ENVIRONMENT_PREFIX = "CAPTIOND_"
 # Of a web page (RFC 6454).
 ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/\s*?#@]+/?", re.IGNORECASE)
+STREAM_ADDRESS = re.compile(
+    r"tcp://[^/\s:]+:[0-9]{1,5}|tcp://\[[0-9a-fA-F:]+\]:[0-9]{1,5}|unix:///\S+"
+)
+TEXTS = {
+    "wyoming": "an address",
+    "wyoming_name": "a name",
+}  # all others that may be empty are paths
 # Not keys of `Config`: the file to read; the address that this package's clients call, and their token.
 OTHER_VARIABLES = frozenset({"CAPTIOND_CONFIG", "CAPTIOND_URL", "CAPTIOND_TOKEN"})
 
@@ -37,6 +44,10 @@ FIXED = frozenset(
     {
         "host",
         "port",
+        "whisperlive_port",
+        "vosk_port",
+        "wyoming",
+        "wyoming_name",
         "model",
         "device",
         "threads",
@@ -61,6 +72,22 @@ class Config(Struct, frozen=True, kw_only=True):
 
     host: Annotated[Text, Meta(description="address to listen on")] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535, description="TCP port; 0 takes a free one")] = 8765
+    whisperlive_port: Annotated[
+        int, Meta(ge=0, le=65_535, description="for WhisperLive's clients, often 9090; 0 is none")
+    ] = 0
+    vosk_port: Annotated[
+        int, Meta(ge=0, le=65_535, description="for Vosk's clients, often 2700; 0 is none")
+    ] = 0
+    wyoming: Annotated[
+        str,
+        Meta(
+            description="where Wyoming's clients connect, such as tcp://127.0.0.1:10300 or "
+            "unix:///run/captiond/wyoming.sock; empty is nowhere"
+        ),
+    ] = ""
+    wyoming_name: Annotated[
+        str, Meta(description="under which Wyoming is announced by zeroconf; empty announces none")
+    ] = ""
     model: Annotated[
         Text, Meta(description="short name, directory or hub id (see `captiond models`)")
     ] = "base"
@@ -106,6 +133,15 @@ class Config(Struct, frozen=True, kw_only=True):
             ge=1.0, le=3600.0, description="wait for a turn beyond which new clients get HTTP 503"
         ),
     ] = 5.0
+    max_files: Annotated[
+        int, Meta(ge=1, le=1000, description="recordings over HTTP transcribed at once; more wait")
+    ] = 2
+    max_file_mb: Annotated[
+        float, Meta(ge=0.001, le=1e5, description="largest recording taken over HTTP; 413 beyond")
+    ] = 500.0
+    max_file_seconds: Annotated[
+        float, Meta(ge=1.0, le=1e6, description="longest recording taken over HTTP; 413 beyond")
+    ] = 14_400.0
     start_timeout_seconds: Annotated[
         float, Meta(ge=0.1, le=600.0, description="how long a client may take to send `start`")
     ] = 10.0
@@ -199,6 +235,26 @@ class Config(Struct, frozen=True, kw_only=True):
         Literal["auto", "text", "json", "journal"],
         Meta(description="of the log; auto is journal under systemd, else text"),
     ] = "auto"
+
+    @property
+    def streaming_settings(self) -> settings.Settings:
+        """What the streaming room is told."""
+        return settings.Settings(
+            vad=self.vad,
+            vad_mode=self.vad_mode,
+            minimum_speech_ms=self.minimum_speech_ms,
+            endpoint_silence_ms=self.endpoint_silence_ms,
+            partial_interval_ms=self.partial_interval_ms,
+            replacements=dict(_pair(text) for text in self.replacements),
+            blocklist=self.blocklist,
+            blocked=self.blocked,
+            numbers=self.numbers,
+        )
+
+
+def _pair(text: str) -> tuple[str, str]:
+    heard, _, written = text.partition("=")
+    return heard.strip(), written.strip()
 
 
 KEYS = {field.name: field for field in msgspec.structs.fields(Config)}
@@ -294,6 +350,11 @@ def _convert(key: str, value: object, origin: str, *, strict: bool) -> Any:
         converted = msgspec.convert(value, KEYS[key].type, strict=strict)
     except msgspec.ValidationError:
         raise ConfigError(f"{origin} is {value!r}; accepted is {accepted(key)}") from None
+    if key == "wyoming" and converted and not STREAM_ADDRESS.fullmatch(converted):
+        raise ConfigError(
+            f"{origin} is {converted!r}; accepted is tcp://HOST:PORT, such as "
+            "tcp://127.0.0.1:10300, and unix:///PATH"
+        )
     if key == "allowed_origins" and (
         wrong := [one for one in converted if not ORIGIN.fullmatch(one)]
     ):
@@ -316,7 +377,7 @@ def accepted(key: str) -> str:
     """The values that a key takes, in words."""
     kind = _kind(key)
     if kind is str:
-        return "a text that is not empty" if KEYS[key].default else "a path"
+        return "a text that is not empty" if KEYS[key].default else TEXTS.get(key, "a path")
     if kind is tuple:
         return "a list of texts; in variables and flags with commas between"
     if kind in (int, float):

@@ -19,6 +19,7 @@ from websockets.asyncio.server import ServerConnection
 
 from daemon.config import Config, ConfigError, reloaded
 from daemon.endpoints import Endpoints
+from daemon.entrances import Entrances
 from daemon.monitoring.health import Health, Status
 from daemon.monitoring.metrics import Metrics
 from daemon.net.auth import Tokens
@@ -29,34 +30,14 @@ from daemon.sessions.admission import Admission
 from daemon.sessions.connection import Connection
 from daemon.sessions.live_session import Service
 from daemon.sessions.registry import SessionRegistry
+from daemon.sessions.stream_service import StreamService
 from daemon.sessions.transcripts import Transcripts
-from streaming.settings import Settings
 from streaming.silero import DetectorError
 from streaming.vad import detector
 
 logger = logging.getLogger(__name__)
 
 LAST_ROUND = 10.0  # seconds granted to the engine's last round
-
-
-def streaming_settings(config: Config) -> Settings:
-    """What `config` tells the streaming room."""
-    return Settings(
-        vad=config.vad,
-        vad_mode=config.vad_mode,
-        minimum_speech_ms=config.minimum_speech_ms,
-        endpoint_silence_ms=config.endpoint_silence_ms,
-        partial_interval_ms=config.partial_interval_ms,
-        replacements=dict(_pair(text) for text in config.replacements),
-        blocklist=config.blocklist,
-        blocked=config.blocked,
-        numbers=config.numbers,
-    )
-
-
-def _pair(text: str) -> tuple[str, str]:
-    heard, _, written = text.partition("=")
-    return heard.strip(), written.strip()
 
 
 def transcripts_of(config: Config, metrics: Metrics) -> Transcripts | None:
@@ -69,6 +50,14 @@ def transcripts_of(config: Config, metrics: Metrics) -> Transcripts | None:
         config.transcripts_keep_mb,
         failed=metrics.transcript_errors.inc,
     )
+
+
+def check_detector(config: Config) -> None:
+    """Raises ConfigError where the voice detector that `config` names cannot be had."""
+    try:
+        detector(config.vad, config.vad_mode)
+    except DetectorError as error:
+        raise ConfigError(str(error)) from None
 
 
 async def either(*coroutines: Coroutine[Any, Any, Any], seconds: float | None = None) -> None:
@@ -109,11 +98,21 @@ class Daemon:
         self._began = time.monotonic()
         self._warm: asyncio.Future[Engine] | None = None  # once started
         self.endpoints = Endpoints(
-            self.admission, self.metrics, lambda: self.health, self._until_warm
+            self.admission,
+            self.metrics,
+            lambda: self.health,
+            lambda: self._service,
+            self._until_warm,
         )
         self.listener = Listener(
-            self._handle, self.endpoints.answer, config, self._tls.context if self._tls else None
+            self._handle,
+            self.endpoints.answer,
+            self.endpoints.take,
+            config,
+            self._tls.context if self._tls else None,
         )
+        self.streams = StreamService(config, self.admission, self.sessions, lambda: self._service)
+        self._entrances = Entrances(self.listener, self.streams)
         self.ready = asyncio.Event()  # set when clients are welcome
         self.abandoned = False  # whether `run` has left the engine's thread behind, at work
 
@@ -123,8 +122,8 @@ class Daemon:
         return self.listener.port
 
     async def start(self) -> None:
-        """Bind the port and begin to load the model. Raises ListenError."""
-        await self.listener.open(self._inherited)
+        """Bind the ports and begin to load the model. Raises ListenError, and ConfigError as Wyoming does."""
+        await self._entrances.open(self._inherited)
         self._warm = asyncio.wrap_future(self.scheduler.start())
 
     async def run(self) -> None:
@@ -159,10 +158,7 @@ class Daemon:
         """
         config, changed, waiting = reloaded(self.config, config)
         tokens = Tokens.read(config.tokens_file)
-        try:
-            detector(config.vad, config.vad_mode)
-        except DetectorError as error:
-            raise ConfigError(str(error)) from None
+        check_detector(config)
         if self._tls is not None:
             self._tls.reload()
         self.config = config
@@ -211,7 +207,7 @@ class Daemon:
         config = self.config
         self._service = Service(
             config,
-            streaming_settings(config),
+            config.streaming_settings,
             self.scheduler,
             engine,
             self.metrics,
@@ -232,23 +228,22 @@ class Daemon:
 
     async def _drain(self) -> None:
         """Refuse the new, finish the old, then drop what is left."""
-        self.listener.close(keep=set(self.admission.admitted))
+        await self._entrances.close(keep=self.admission.admitted)
         for connection in list(self.connections):
             connection.shut_down()
         closed = asyncio.create_task(self._all_closed())
         patience = self.config.shutdown_seconds
         await either(asyncio.wait({closed}), self._stop_insisted.wait(), seconds=patience)
-        late = set(self.listener.sockets)
+        late = self._entrances.drop()
         if late:
-            logger.warning("%d connections are dropped before their end", len(late))
-        self.listener.drop(late)
+            logger.warning("%d connections are dropped before their end", late)
         await self.listener.wait_closed()
         self.sessions.abandon()
         await closed
 
     async def _all_closed(self) -> None:
         """Until every client is gone, and what its transcript awaits is written."""
-        await self.listener.wait_closed()
+        await self._entrances.wait_closed()
         await self.sessions.clear()
 
     async def _until_warm(self) -> None:
@@ -261,7 +256,7 @@ class Daemon:
         assert self._service is not None, "admitted before the engine was warm"
         connection = Connection(
             socket,
-            self.admission.admitted[socket].label,
+            self.admission.admitted[socket],
             self._service,
             self.sessions,
             start_refusal=lambda: self.admission.start_refusal(socket),

@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 from websockets.datastructures import Headers
+from websockets.http11 import Request
 
 from daemon.config import Config
 from daemon.net.auth import Tokens
@@ -14,13 +15,13 @@ TOKENS = Tokens({"alice": TOKEN})
 
 def test_the_door_knows_a_client_by_the_label_of_its_token() -> None:
     headers = Headers(Authorization=f"Bearer {TOKEN}")
-    assert authenticate(headers, TOKENS, ()) == "alice"
-    assert authenticate(Headers(), Tokens({}), ()) == ""
+    assert authenticate(Request("/", headers), TOKENS, ()) == "alice"
+    assert authenticate(Request("/", Headers()), Tokens({}), ()) == ""
 
 
 def test_a_token_among_the_subprotocols_is_no_unknown_one() -> None:
     headers = Headers({"Sec-WebSocket-Protocol": f"captiond.token.{TOKEN}"})
-    assert authenticate(headers, TOKENS, ()) == "alice"
+    assert authenticate(Request("/", headers), TOKENS, ()) == "alice"
 
 
 @pytest.mark.parametrize(
@@ -33,7 +34,7 @@ def test_a_token_among_the_subprotocols_is_no_unknown_one() -> None:
     ],
 )
 def test_who_may_not_come_in_is_told_why(headers: dict[str, str], reason: str, status: int) -> None:
-    refusal = authenticate(Headers(headers), TOKENS, ())
+    refusal = authenticate(Request("/", Headers(headers)), TOKENS, ())
     assert isinstance(refusal, Refusal)
     assert (refusal.reason, refusal.reply.status) == (reason, status)
     assert TOKEN not in str(refusal)

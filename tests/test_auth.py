@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from websockets.datastructures import Headers
+from websockets.http11 import Request
 
 from daemon.config import ConfigError
 from daemon.net.auth import Tokens, offered_protocols, origin_allowed
@@ -22,14 +23,14 @@ def read(folder: Path, text: str) -> Tokens:
 def test_the_file_has_a_label_and_a_token_a_line(tmp_path: Path) -> None:
     tokens = read(tmp_path, f"# who may\nalice {SECRET}\n\n  bob\t{OTHER} # the other\n")
     assert len(tokens) == 2
-    assert tokens.label(Headers(Authorization=f"Bearer {SECRET}")) == "alice"
-    assert tokens.label(Headers(Authorization=f"bearer  {OTHER} ")) == "bob"
+    assert tokens.label(Request("/", Headers(Authorization=f"Bearer {SECRET}"))) == "alice"
+    assert tokens.label(Request("/", Headers(Authorization=f"bearer  {OTHER} "))) == "bob"
 
 
 def test_a_browser_offers_its_token_as_a_subprotocol(tmp_path: Path) -> None:
     tokens = read(tmp_path, f"alice {SECRET}")
     offer = Headers({"Sec-WebSocket-Protocol": f"captiond.v1, captiond.token.{SECRET}"})
-    assert tokens.label(offer) == "alice"
+    assert tokens.label(Request("/", offer)) == "alice"
     assert offered_protocols(offer) == ["captiond.v1", f"captiond.token.{SECRET}"]
 
 
@@ -37,7 +38,6 @@ def test_a_browser_offers_its_token_as_a_subprotocol(tmp_path: Path) -> None:
     "headers",
     [
         Headers(),
-        Headers(Authorization=SECRET),
         Headers(Authorization=f"Basic {SECRET}"),
         Headers(Authorization="Bearer"),
         Headers(Authorization=f"Bearer {SECRET}x"),
@@ -46,18 +46,42 @@ def test_a_browser_offers_its_token_as_a_subprotocol(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_not_the_token_is_nobodys(headers: Headers) -> None:
-    assert Tokens({"alice": SECRET}).label(headers) is None
+    assert Tokens({"alice": SECRET}).label(Request("/", headers)) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [
+        ("/", {"Authorization": SECRET}),
+        ("/", {"Authorization": f"Token {SECRET}"}),
+        ("/", {"api-key": SECRET}),
+        ("/", {"x-api-key": SECRET}),
+        ("/", {"Sec-WebSocket-Protocol": f"realtime, openai-insecure-api-key.{SECRET}"}),
+        ("/", {"Sec-WebSocket-Protocol": f"token, {SECRET}"}),
+        ("/", {"Sec-WebSocket-Protocol": f"bearer, {SECRET}"}),
+        (f"/v3/ws?sample_rate=16000&token={SECRET}", {}),
+    ],
+)
+def test_each_protocol_has_its_own_way_to_send_a_token(path: str, headers: dict[str, str]) -> None:
+    tokens = Tokens({"alice": SECRET})
+    assert tokens.label(Request(path, Headers(headers))) == "alice"
+    wrong = {name: value.replace(SECRET, OTHER) for name, value in headers.items()}
+    assert tokens.label(Request(path.replace(SECRET, OTHER), Headers(wrong))) is None
+
+
+def test_what_is_no_url_has_no_token() -> None:
+    assert Tokens({"alice": SECRET}).label(Request("//[?token=x", Headers())) is None
 
 
 def test_without_tokens_everybody_is_let_in() -> None:
-    assert Tokens.read("").label(Headers(Authorization="Bearer nonsense")) == ""
+    assert Tokens.read("").label(Request("/", Headers(Authorization="Bearer nonsense"))) == ""
 
 
 @given(VALUES)
 def test_no_other_text_is_a_token(text: str) -> None:
     headers = Headers()
     headers["Authorization"] = f"Bearer {text}"
-    assert (Tokens({"a": SECRET}).label(headers) == "a") == (text.strip() == SECRET)
+    assert (Tokens({"a": SECRET}).label(Request("/", headers)) == "a") == (text.strip() == SECRET)
 
 
 @pytest.mark.parametrize(

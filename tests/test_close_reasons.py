@@ -7,7 +7,7 @@ import pytest
 from websockets.frames import Close
 
 from daemon.sessions import close_reasons
-from daemon.sessions.close_reasons import NORMAL, CloseReason, busy, too_many_errors
+from daemon.sessions.close_reasons import NORMAL, REFUSED, CloseReason, busy, too_many_errors
 from streaming.protocol import decode_server, encode
 
 REASON_BYTES = 123  # RFC 6455, 5.5: a control frame carries 125 bytes, the code takes two
@@ -19,8 +19,12 @@ CLOSE_REASONS = [*NAMED.values(), BUSY, too_many_errors(10), too_many_errors(10*
 DOCUMENTED = (Path(__file__).parents[1] / "docs" / "protocol.md").read_text(encoding="utf-8")
 
 
+EXPLAINED = [one for one in CLOSE_REASONS if one not in (NORMAL, REFUSED)]
+
+
 def test_all_are_looked_at() -> None:
-    assert set(NAMED) == {"NORMAL", "SHUTTING_DOWN", "OVERDUE", "IDLE", "TIME_LIMIT", "INTERNAL"}
+    names = {"NORMAL", "SHUTTING_DOWN", "OVERDUE", "IDLE", "TIME_LIMIT", "REFUSED", "INTERNAL"}
+    assert set(NAMED) == names
 
 
 @pytest.mark.parametrize("ending", CLOSE_REASONS, ids=repr)
@@ -40,7 +44,13 @@ def test_all_is_well_without_an_error() -> None:
     assert (NORMAL.code, NORMAL.error) == (1000, None)
 
 
-@pytest.mark.parametrize("ending", [one for one in CLOSE_REASONS if one is not NORMAL], ids=repr)
+def test_what_was_refused_has_been_explained_before() -> None:
+    """The error that ends such a connection has been told in its dialect's own form."""
+    assert (REFUSED.code, REFUSED.error) == (1008, None)
+    assert REFUSED.reason == "see the error before"
+
+
+@pytest.mark.parametrize("ending", EXPLAINED, ids=repr)
 def test_any_other_end_is_explained_by_a_fatal_error(ending: CloseReason) -> None:
     """Which a client can read; code and reason say it again for those who see nothing else."""
     assert ending.code != NORMAL.code

@@ -11,8 +11,18 @@ import pytest
 import soundfile
 
 from clients import file
-from streaming.protocol import Closed, Final, Partial, Ready, Start, Stop, decode_server
+from streaming.protocol import (
+    SAMPLE_BYTES,
+    Closed,
+    Final,
+    Partial,
+    Ready,
+    Start,
+    Stop,
+    decode_server,
+)
 from tests.support.file_verb import RATE, Capture, caption, piped, tone, wav
+from tests.support.recordings import video
 from tests.support.standin import Peer, answering, closed, final, partial, standin_thread
 from tests.support.terminal import terminal_of
 
@@ -26,6 +36,23 @@ def test_sixteen_bit_files_arrive_bit_for_bit(name: str, tmp_path: Path, capsys:
     assert peer.start == Start(rate=RATE, channels=2, partials=False)
     assert peer.audio == tone(1.23, channels=2).tobytes()
     assert capsys.readouterr() == ("one\n", "")
+
+
+def test_a_videos_sound_is_captioned(tmp_path: Path) -> None:
+    path = tmp_path / "film.mp4"
+    path.write_bytes(video())
+    with standin_thread() as server:
+        assert caption(server, path) == 0
+    (peer,) = server.peers
+    assert abs(len(peer.audio) / (RATE * SAMPLE_BYTES["f32le"]) - 4.0) < 0.3
+
+
+def test_a_damaged_video_is_told(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "film.mp4"
+    path.write_bytes(video()[:3_000])
+    with standin_thread() as server:
+        assert caption(server, path) == 1
+    assert "film.mp4: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("subtype", ["PCM_24", "FLOAT", "DOUBLE"])

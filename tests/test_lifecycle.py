@@ -19,6 +19,8 @@ from daemon.sessions.live_session import LiveSession, Service
 from daemon.sessions.registry import SessionRegistry
 from daemon.sessions.transcripts import Transcripts
 from model.engine.requests import Request
+from streaming.dialects.dialect import Opening, Told
+from streaming.dialects.native import Native
 from streaming.lifecycle import NOT_STARTED, STARTED, STEPS, STOPPED, Event, State, after
 from streaming.protocol import (
     ClientMessage,
@@ -29,10 +31,8 @@ from streaming.protocol import (
     Flush,
     ProtocolError,
     Resume,
-    ServerMessage,
     Start,
     Stop,
-    encode,
 )
 from streaming.settings import Settings
 from tests.support.fakes import ScriptedEngine, health
@@ -152,12 +152,12 @@ class Wire:
     def __init__(self, walk: "Walk") -> None:
         self._walk = walk
         self.gone = False
-        self.told: list[ServerMessage] = []
+        self.told: list[Told] = []
         self.handler = FrameHandler(
-            self, "", walk.service, walk.registry, lambda: "", lambda: False
+            self, Native(Opening("")), "", walk.service, walk.registry, lambda: "", lambda: False
         )
 
-    def tell(self, message: ServerMessage) -> None:
+    def tell(self, message: Told) -> None:
         assert not self.gone, "told after the end"
         self.told.append(message)
 
@@ -282,7 +282,7 @@ class Walk(RuleBasedStateMachine):
         if isinstance(said, bytes):
             list(self.wire.handler.audio(said))
         else:
-            await self.wire.handler.text(encode(said))
+            await self.wire.handler.command(said)
 
     @precondition(lambda self: self.attached and not self.wire.gone)
     @rule(resumable=st.booleans(), partials=st.booleans())

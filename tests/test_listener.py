@@ -15,6 +15,7 @@ from websockets.exceptions import InvalidMessage, InvalidStatus
 from websockets.http11 import Request, Response
 
 from daemon.config import Config
+from daemon.net.exchange import Exchange
 from daemon.net.http import Reply, wants_websocket
 from daemon.net.listener import Listener
 from daemon.server import Daemon
@@ -52,10 +53,13 @@ async def listening(spare: int) -> AsyncIterator[Listener]:
     async def answer(socket: ServerConnection, request: Request) -> Response | None:
         return None if wants_websocket(request) else Reply(HTTPStatus.OK, "x").response(socket)
 
+    async def take(exchange: Exchange) -> None:
+        await exchange.reply(Reply(HTTPStatus.OK, "y"))
+
     with pytest.MonkeyPatch.context() as patient:
         patient.setattr("daemon.net.listener.REQUEST_TIMEOUT", 2 * PATIENCE)
         patient.setattr("daemon.net.listener.SPARE_CONNECTIONS", spare)
-        listener = Listener(handle, answer, Config(port=0, max_sessions=1), None)
+        listener = Listener(handle, answer, take, Config(port=0, max_sessions=1), None)
         await listener.open([])
         yield listener
         listener.close(keep=set())

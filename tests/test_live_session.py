@@ -11,7 +11,8 @@ from daemon.monitoring.metrics import Metrics, total
 from daemon.recognition.scheduler import Scheduler
 from daemon.sessions.close_reasons import CloseReason
 from daemon.sessions.live_session import LiveSession, Service
-from streaming.protocol import Flush, ServerMessage, Start
+from streaming.dialects.dialect import Told
+from streaming.protocol import Flush, Start
 from streaming.settings import Settings
 from tests.support.fakes import PATIENCE, ScriptedEngine, health
 from tests.support.wire import frames, sentence, until
@@ -23,9 +24,9 @@ class RecordingClient:
     gone = False
 
     def __init__(self) -> None:
-        self.heard: list[ServerMessage] = []
+        self.heard: list[Told] = []
 
-    def tell(self, message: ServerMessage) -> None:
+    def tell(self, message: Told) -> None:
         self.heard.append(message)
 
     def changed(self) -> None:

@@ -3,6 +3,7 @@ import asyncio
 import pytest
 
 from daemon.sessions.outbox import FULL, Outbox
+from streaming.dialects.dialect import Told
 from streaming.protocol import Error, Lag, Partial, ServerMessage, Speech
 from tests.support.fakes import PATIENCE
 
@@ -15,7 +16,7 @@ def speech(utterance: int) -> Speech:
     return Speech(event="start", utterance=utterance, at=0.0)
 
 
-async def drain(outbox: Outbox) -> list[ServerMessage]:
+async def drain(outbox: Outbox) -> list[Told]:
     messages = []
     while (message := await asyncio.wait_for(outbox.get(), PATIENCE)) is not None:
         messages.append(message)

@@ -6,11 +6,46 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from daemon.recognition.request_queue import PartialThrottle, RequestQueue, Work
+from daemon.recognition.request_queue import FileThrottle, PartialThrottle, RequestQueue, Work
 from model.engine.requests import Request
 from tests.support.fakes import work
 
 SLOTS = 3
+
+
+def test_files_take_turns_as_sessions_do() -> None:
+    request_queue = RequestQueue()
+    for name in ["a0x", "a1x", "a2x", "b0x"]:
+        request_queue.put(work(name))
+    taken = request_queue.take([], 4, now=0.0, files=3)
+    assert names(taken) == ["a0x", "b0x", "a1x"]
+
+
+def test_nobodys_lag_is_measured_by_files() -> None:
+    request_queue = RequestQueue()
+    request_queue.put(work("a0x"))
+    assert (request_queue.oldest_final, request_queue.oldest_turn) == (None, None)
+    assert not request_queue.has_live
+    assert len(request_queue) == 1
+    request_queue.drop("a")
+    assert len(request_queue) == 0
+
+
+def test_files_have_all_slots_but_one_where_nobody_speaks() -> None:
+    throttle = FileThrottle()
+    throttle.ran(0.0, 9.0)
+    assert (throttle.most(9.0, 4), throttle.most(9.0, 1), throttle.pause(9.0)) == (3, 1, None)
+
+
+def test_files_have_an_eighth_of_the_time_beside_live_sessions() -> None:
+    throttle = FileThrottle()
+    throttle.saw_live(10.0)
+    assert throttle.most(10.0, 4) == 1
+    throttle.ran(10.0, 11.0)
+    assert (throttle.most(11.0, 4), throttle.pause(11.0)) == (0, 7.0)
+    assert (throttle.most(18.0, 4), throttle.pause(18.0)) == (1, None)
+    throttle.ran(18.0, 28.0)
+    assert throttle.most(28.0, 4) == 3, "the last live work was ten seconds ago"
 
 
 def names(works: list[Work]) -> list[str]:
@@ -45,6 +80,13 @@ def names(works: list[Work]) -> list[str]:
         ("a running final does not count as one", "a1p", "a0f", 4, "a1p"),
         ("no slot, no work", "a0f b0p", "c0f d0f", 2, ""),
         ("nothing queued, nothing taken", "", "", 4, ""),
+        ("files come last", "a0x b0p c0f", "", 4, "c0f b0p"),
+        ("one of them joins", "a0x b0x", "", 4, "a0x"),
+        ("... where none runs", "a0x", "b0x", 4, ""),
+        ("... beside what is live", "a0x", "b0f c0p", 4, "a0x"),
+        ("they leave the last slot free", "a0x", "b0f c0f", 3, ""),
+        ("... but not where there is only one", "a0x", "", 1, "a0x"),
+        ("no file while a final waits", "a0x b0f c0f", "d0f", 2, "b0f"),
     ],
 )
 def test_policy(rule: str, queued: str, running: str, slots: int, taken: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from daemon.recognition.request_queue import Result, Work
+from daemon.recognition.request_queue import FileThrottle, Result, Work
 from daemon.recognition.scheduler import Scheduler
 from model.engine.requests import Failure, Request, RequestOutput
 from tests.support.fakes import PATIENCE, ScriptedEngine, work
@@ -317,3 +317,36 @@ async def test_stop_gives_up_on_a_round_that_hangs_and_drops_what_waits() -> Non
         await clients.expect("a0f")
     stats = clients.scheduler.stats()
     assert (stats.waiting, stats.running, stats.finals) == (1, 0, 1)
+
+
+async def test_files_make_nobody_late() -> None:
+    """However long they wait, a newcomer is welcome."""
+    engine = ScriptedEngine()
+    async with scheduling(engine) as clients:
+        clients.submit("a0f")
+        await clients.expect("a0f")
+        engine.hold()
+        clients.submit("b0x", "b1x")
+        await clients.held()
+        clients.clock.now += 1.0
+        engine.release()
+        await clients.expect("a0f", "b0x")
+        clients.clock.now += 6.0  # the file's share of the time has not come again
+        stats = clients.scheduler.stats()
+        assert (stats.waiting, stats.lag, stats.turn, stats.idle) == (1, 0.0, 0.0, 0.0)
+        clients.clock.now += FileThrottle.MEMORY
+        clients.submit("c0f")
+        await clients.expect("a0f", "b0x", "b1x", "c0f")
+
+
+async def test_a_file_that_is_given_up_frees_its_slots() -> None:
+    engine = ScriptedEngine()
+    async with scheduling(engine) as clients:
+        engine.hold()
+        clients.submit("b0x", "b1x")
+        await clients.held()
+        clients.scheduler.cancel("b")
+        clients.submit("a0f")
+        engine.release()
+        await clients.expect("a0f")
+    assert not engine.occupied

@@ -5,6 +5,7 @@ passes: each pass emits the accepted tokens and one of the target's own.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Final as Constant
 
@@ -54,6 +55,20 @@ SCHEDULED: Constant[tuple[tuple[str, str, Callable[[SchedulerStats], float]], ..
     ("shed", "Partials left out for newer ones or for finals", lambda stats: stats.superseded),
     ("failed", "Utterances that could not be decoded", lambda stats: stats.failed),
 )
+DIALECT_COUNTERS: Constant = {
+    "sessions": "Sessions begun, by wire protocol",
+    "finals": "Finals told, by wire protocol",
+    "errors": "Errors of clients, by wire protocol",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DialectCounts:
+    """What is counted of one dialect."""
+
+    sessions: Counter
+    finals: Counter
+    errors: Counter
 
 
 class Metrics(Collector):
@@ -77,6 +92,14 @@ class Metrics(Collector):
         self.transcript_errors = counter("transcript_errors", "Writes that failed")
         self.refused = counter("refused", "Clients not let in", ["reason"])
         self.ended = counter("connections_ended", "Connections over", ["code"])
+        self._dialects = {
+            name: counter(f"dialect_{name}", text, ["dialect"])
+            for name, text in DIALECT_COUNTERS.items()
+        }
+        self.files = counter("files", "Recordings over HTTP, by how they ended", ["outcome"])
+        self.files_running = gauge("files_running", "Recordings that are being transcribed")
+        self.files_waiting = gauge("files_waiting", "Recordings that wait for their turn")
+        self.file_audio = counter("file_audio_seconds", "Audio of recordings transcribed")
         self._scheduled = [(counter(name, text), value) for name, text, value in SCHEDULED]
         self._gauges = [(gauge(name, text), value) for name, text, value in GAUGES]
         gauge("alpha", "Share of drafted tokens accepted").set_function(lambda: self.alpha)
@@ -117,6 +140,10 @@ class Metrics(Collector):
         self.proposed.inc(figures.proposed)
         self.accepted.inc(figures.accepted)
         self.reused.inc(figures.reused)
+
+    def of_dialect(self, name: str) -> "DialectCounts":
+        """The counters of one dialect."""
+        return DialectCounts(**{key: one.labels(name) for key, one in self._dialects.items()})
 
     def counts(self) -> dict[str, float]:
         """The counters of /healthz."""

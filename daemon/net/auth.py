@@ -5,23 +5,36 @@ The log names a token by its label alone; no message repeats its text.
 A request carries its token in one of two headers, for browsers cannot set the first on a websocket:
 
     Authorization: Bearer TOKEN                                    (RFC 6750)
+    Authorization: Token TOKEN, or the token alone                 (Deepgram, AssemblyAI)
+    api-key: TOKEN, x-api-key: TOKEN                               (Azure, and others)
     Sec-WebSocket-Protocol: captiond.v1, captiond.token.TOKEN
+    Sec-WebSocket-Protocol: realtime, openai-insecure-api-key.TOKEN
+    Sec-WebSocket-Protocol: token, TOKEN or bearer, TOKEN          (Deepgram)
+    ?token=TOKEN                                                   (AssemblyAI, WhisperLive)
 """
 
 import hashlib
 import hmac
 import ipaddress
+import logging
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from websockets.datastructures import Headers
+from websockets.http11 import Request
 
 from daemon.config import ConfigError
 
 TOKEN_PROTOCOL = "captiond.token."  # noqa: S105 - what stands before a token, not one
+KEY_PROTOCOLS = (TOKEN_PROTOCOL, "openai-insecure-api-key.")  # what stands before a token in one
+SCHEMES = ("bearer", "token")
+KEY_HEADERS = ("api-key", "x-api-key")
+SECRET_HEADERS = ("authorization", "sec-websocket-protocol", *KEY_HEADERS)
+_IN_QUERY = re.compile(r"token=[^&\s'\"]*")
 _TOKEN = re.compile(r"[A-Za-z0-9._~-]{16,200}")  # characters of both a header and a subprotocol
 _LABEL = re.compile(r"[A-Za-z0-9._-]{1,40}")
 
@@ -71,7 +84,7 @@ class Tokens:
     def __len__(self) -> int:
         return len(self._digests)
 
-    def label(self, headers: Headers) -> str | None:
+    def label(self, request: Request) -> str | None:
         """The label of the request's token; None where it carries no known one.
 
         A wrong token takes as long as a right one: all digests are compared, in constant time.
@@ -79,7 +92,7 @@ class Tokens:
         if not self._digests:
             return ""
         found = None
-        for offered in map(_digest, _offered(headers)):
+        for offered in map(_digest, _offered(request)):
             for label, digest in self._digests.items():
                 if hmac.compare_digest(offered, digest):
                     found = label
@@ -119,24 +132,44 @@ def _names_no_domain(host: str | None) -> bool:
     return True
 
 
-def _offered(headers: Headers) -> list[str]:
+def _offered(request: Request) -> list[str]:
+    headers = request.headers
     tokens = []
     for value in headers.get_all("Authorization"):
         scheme, _, token = value.strip().partition(" ")
-        if scheme.lower() == "bearer":
+        if not token:
+            tokens.append(scheme)
+        elif scheme.lower() in SCHEMES:
             tokens.append(token.strip())
-    tokens += [
-        name.removeprefix(TOKEN_PROTOCOL)
-        for name in offered_protocols(headers)
-        if name.startswith(TOKEN_PROTOCOL)
-    ]
-    return tokens[:4]  # a request with thousands of tokens would cost time
+    for name in KEY_HEADERS:
+        tokens += headers.get_all(name)
+    protocols = offered_protocols(headers)
+    for before, name in zip(["", *protocols], protocols, strict=False):
+        tokens += [name.removeprefix(one) for one in KEY_PROTOCOLS if name.startswith(one)]
+        tokens += [name] * (before in SCHEMES)
+    with suppress(ValueError):  # it is no URL
+        tokens += parse_qs(urlsplit(request.path).query).get("token", [])
+    return tokens[:8]  # a request with thousands of tokens would cost time
 
 
 def offered_protocols(headers: Headers) -> list[str]:
     """The websocket subprotocols that a request offers, in order."""
     lines = headers.get_all("Sec-WebSocket-Protocol")
     return [name.strip() for line in lines for name in line.split(",")]
+
+
+class KeysHidden(logging.Filter):
+    """Takes keys out of what the websocket library logs of requests, at the level debug."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Every record passes."""
+        if isinstance(record.args, tuple):
+            texts = [str(one) for one in record.args]
+            if len(texts) == 2 and texts[0].lower() in SECRET_HEADERS:
+                record.args = (texts[0], "(hidden)")
+            elif any("token=" in text for text in texts):
+                record.args = tuple(_IN_QUERY.sub("token=(hidden)", text) for text in texts)
+        return True
 
 
 def _digest(token: str) -> bytes:

@@ -14,7 +14,13 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from daemon.recognition.request_queue import PartialThrottle, RequestQueue, Result, Work
+from daemon.recognition.request_queue import (
+    FileThrottle,
+    PartialThrottle,
+    RequestQueue,
+    Result,
+    Work,
+)
 from model.engine.requests import Failure, Request
 
 logger = logging.getLogger(__name__)
@@ -108,6 +114,8 @@ class Scheduler:
         self._cancelled: list[Request] = []  # running work whose slot is to be freed
         self._stopping = False
         self._partial_throttle = PartialThrottle()
+        self._file_throttle = FileThrottle()
+        self._joined: dict[Request, float] = {}  # when each file's request that runs joined
         self._last_progress = self._clock()
         self._finals = self._partials = self._failed = 0
 
@@ -119,7 +127,7 @@ class Scheduler:
     def submit(self, work: Work) -> None:
         """Queue `work` by the policy of `RequestQueue`."""
         with self._changed:
-            if not self._request_queue and not self._running and not self._broken:
+            if not self._at_work and not self._broken:
                 self._last_progress = self._clock()  # an idle engine is not stuck
             if work.final and self._promote(work):
                 return
@@ -141,6 +149,11 @@ class Scheduler:
         return False
 
     @property
+    def _at_work(self) -> bool:
+        """Whether there is anything that should get done now; files may have to wait for their share."""
+        return bool(self._running) or self._request_queue.has_live
+
+    @property
     def _broken(self) -> bool:
         """Whether the thread has ended without `stop`."""
         return self._warm.done() and not self._thread.is_alive()
@@ -152,6 +165,7 @@ class Scheduler:
             gone = [request for request, work in self._running.items() if work.session == session]
             for request in gone:
                 del self._running[request]
+                self._joined.pop(request, None)
             self._cancelled += gone
             self._changed.notify()
 
@@ -159,7 +173,7 @@ class Scheduler:
         """The present state."""
         with self._changed:
             now = self._clock()
-            oldest = [work.submitted for work in self._running.values() if work.final]
+            oldest = [w.submitted for w in self._running.values() if w.final and not w.file]
             if self._request_queue.oldest_final is not None:
                 oldest.append(self._request_queue.oldest_final)
             turn = self._request_queue.oldest_turn
@@ -169,7 +183,7 @@ class Scheduler:
                 running=running,
                 lag=now - min(oldest, default=now),
                 turn=0.0 if turn is None else now - turn,
-                idle=now - self._last_progress if waiting or running or self._broken else 0.0,
+                idle=now - self._last_progress if self._at_work or self._broken else 0.0,
                 superseded=self._request_queue.superseded,
                 finals=self._finals,
                 partials=self._partials,
@@ -214,18 +228,32 @@ class Scheduler:
         Both lists are empty while the running work goes on.
         """
         with self._changed:
-            self._changed.wait_for(
-                lambda: self._stopping or self._cancelled or self._running or self._request_queue
-            )
-            if self._stopping:
-                return None
-            cancelled, self._cancelled = self._cancelled, []
-            running = self._running.values()
-            now = self._clock()
-            partials = self._partial_throttle.allows(now, running)
-            joining = self._request_queue.take(running, slots, now=now, partials=partials)
-            self._running.update((work.request, work) for work in joining)
-            return cancelled, joining
+            while True:
+                if self._stopping:
+                    return None
+                cancelled, self._cancelled = self._cancelled, []
+                joining, pause = self._join(slots)
+                if cancelled or joining or self._running:
+                    return cancelled, joining
+                self._changed.wait(pause)
+
+    def _join(self, slots: int) -> tuple[list[Work], float | None]:
+        """Let in what is to run now. Also for how long, in seconds, nothing else will come of itself."""
+        running, now = self._running.values(), self._clock()
+        if self._request_queue.has_live or any(not work.file for work in running):
+            self._file_throttle.saw_live(now)
+        joining = self._request_queue.take(
+            running,
+            slots,
+            now=now,
+            partials=self._partial_throttle.allows(now, running),
+            files=self._file_throttle.most(now, slots),
+        )
+        if joining and not running:
+            self._last_progress = now  # what waited for its share did not wait for the engine
+        self._running.update((work.request, work) for work in joining)
+        self._joined.update((work.request, now) for work in joining if work.file)
+        return joining, self._file_throttle.pause(now)
 
     def _round(self, engine: Engine, cancelled: list[Request], joining: list[Work]) -> None:
         began = self._clock()
@@ -251,6 +279,7 @@ class Scheduler:
             failed = [work for work in lost if work.alone]
             if not failed:
                 self._running.clear()
+                self._joined.clear()
                 self._request_queue.retry(lost)
         for work in lost:
             engine.cancel(work.request)
@@ -264,6 +293,8 @@ class Scheduler:
                 work = self._running.pop(result.request, None)
                 if work is None:
                     continue
+                if work.file:
+                    self._file_throttle.ran(self._joined.pop(work.request, now), now)
                 if isinstance(result, Failure):
                     self._failed += 1
                 elif work.final:

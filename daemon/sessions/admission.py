@@ -1,14 +1,15 @@
 """Which websockets are let in, and what the others are told before they become one."""
 
 import asyncio
+import secrets
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Literal
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 from websockets.asyncio.server import ServerConnection
-from websockets.datastructures import Headers
 from websockets.http11 import Request
 
 from daemon.config import Config
@@ -17,7 +18,9 @@ from daemon.monitoring.metrics import Metrics
 from daemon.net.auth import TOKEN_PROTOCOL, Tokens, offered_protocols, origin_allowed
 from daemon.net.http import Reply
 from daemon.sessions.registry import SessionRegistry
-from streaming.protocol import SUBPROTOCOL
+from streaming.dialects.dialect import Dialect, Opening
+from streaming.dialects.offers import NATIVE, Offer
+from streaming.protocol import SUBPROTOCOL, ProtocolError
 
 STATUS_HEADER = "Captiond-Status"  # tells clients a daemon that loads from one that is busy
 NOTHING: Mapping[str, str] = {}
@@ -25,6 +28,7 @@ NOTHING: Mapping[str, str] = {}
 # The label of the metric `captiond_refused`.
 Reason = Literal[
     "subprotocol",
+    "options",
     "origin",
     "token",
     "warming_up",
@@ -45,17 +49,24 @@ class Refusal:
 
 
 @dataclass(slots=True)
-class Admitted:
-    """A websocket's client. returning: let in, full or not, to resume a session, and did not start one."""
+class Guest:
+    """A client that was let in: the label of its token, and what is spoken.
+
+    returning: let in, full or not, to resume a session, and did not start one.
+    """
 
     label: str
-    returning: bool
+    dialect: Dialect
+    returning: bool = False
 
 
-def authenticate(headers: Headers, tokens: Tokens, allowed_origins: Sequence[str]) -> Refusal | str:
+def authenticate(
+    request: Request, tokens: Tokens, allowed_origins: Sequence[str], offer: Offer = NATIVE
+) -> Refusal | str:
     """The label of the client's token, "" where none is needed; or why no client may ask so."""
+    headers = request.headers
     offered = [name for name in offered_protocols(headers) if not name.startswith(TOKEN_PROTOCOL)]
-    if offered and SUBPROTOCOL not in offered:
+    if offered and not set(offer.subprotocols) & set(offered):
         text = f"unknown subprotocol {', '.join(offered)}: this daemon speaks {SUBPROTOCOL}\n"
         return Refusal("subprotocol", Reply(HTTPStatus.BAD_REQUEST, text))
     if not origin_allowed(headers, allowed_origins):
@@ -64,7 +75,7 @@ def authenticate(headers: Headers, tokens: Tokens, allowed_origins: Sequence[str
             "to allowed_origins\n"
         )
         return Refusal("origin", Reply(HTTPStatus.FORBIDDEN, text))
-    label = tokens.label(headers)
+    label = tokens.label(request)
     return Refusal("token", unauthorised()) if label is None else label
 
 
@@ -130,7 +141,7 @@ class Admission:
     ) -> None:
         self._config = config
         self.tokens = tokens
-        self.admitted: dict[ServerConnection, Admitted] = {}
+        self.admitted: dict[object, Guest] = {}  # by connection
         self._registry = registry
         self._metrics = metrics
         self._health = health
@@ -142,14 +153,34 @@ class Admission:
 
     def knows(self, request: Request) -> bool:
         """Whether the request has a token, where there are tokens."""
-        return self.tokens.label(request.headers) is not None
+        return self.tokens.label(request) is not None
 
-    def authenticate(self, request: Request) -> Refusal | str:
+    @property
+    def config(self) -> Config:
+        """The one in force."""
+        return self._config()
+
+    def authenticate(self, request: Request, offer: Offer = NATIVE) -> Refusal | str:
         """The label of the client's token, or why it may not ask."""
-        return authenticate(request.headers, self.tokens, self._config().allowed_origins)
+        return authenticate(request, self.tokens, self.config.allowed_origins, offer)
 
-    def admit(self, socket: ServerConnection, request: Request, label: str) -> Refusal | None:
+    def converse(self, request: Request, label: str, offer: Offer) -> Refusal | Guest:
+        """The client as it is served, or why it cannot be served what its URL asks for."""
+        opening = Opening(
+            name=secrets.token_hex(16),
+            query=parse_qsl(urlsplit(request.path).query, keep_blank_values=True),
+            headers={name.lower(): value for name, value in request.headers.raw_items()},
+            time=time.time(),
+            settings=self.config.streaming_settings,
+        )
+        try:
+            return Guest(label, offer.dialect(opening))
+        except ProtocolError as error:
+            return Refusal("options", Reply(HTTPStatus.BAD_REQUEST, f"{error}\n"))
+
+    def admit(self, socket: ServerConnection, request: Request, guest: Guest) -> Refusal | None:
         """Take up a session, or say why there is none."""
+        label = guest.label
         returning = self._returns(request, label)
         refusal = self.check_capacity(label, returning=returning)
         if refusal is not None:
@@ -157,16 +188,17 @@ class Admission:
         # The task that opens this connection ends with it, also if it never comes to the handler.
         task = asyncio.current_task()
         assert task is not None
-        self.admitted[socket] = Admitted(label, returning)
+        guest.returning = returning
+        self.admitted[socket] = guest
         task.add_done_callback(lambda _: self.leave(socket))
         return None
 
-    def leave(self, socket: ServerConnection) -> None:
+    def leave(self, socket: object) -> None:
         """The connection has ended."""
         self.admitted.pop(socket, None)
 
     def check_capacity(
-        self, label: str, *, returning: bool = False, besides: ServerConnection | None = None
+        self, label: str, *, returning: bool = False, besides: object = None
     ) -> Refusal | None:
         """Why there is no room now for a client whose token is called `label`, if so.
 
@@ -175,7 +207,7 @@ class Admission:
         others = [one for socket, one in self.admitted.items() if socket is not besides]
         health = replace(self._health(), full=self._fills(len(others)))
         of_token = sum(one.label == label for one in others)
-        return capacity_refusal(health, self._config(), of_token=of_token, returning=returning)
+        return capacity_refusal(health, self.config, of_token=of_token, returning=returning)
 
     def start_refusal(self, socket: ServerConnection) -> str:
         """Why a connection may not start a session; empty if it may.
@@ -193,7 +225,7 @@ class Admission:
         return str(refusal.reply.body).strip()
 
     def _fills(self, taken: int) -> bool:
-        return taken + self._registry.finishing >= self._config().max_sessions
+        return taken + self._registry.finishing >= self.config.max_sessions
 
     def _returns(self, request: Request, label: str) -> bool:
         """Whether the client says that it comes back to a session of its own."""

@@ -52,6 +52,7 @@ TIME_LIMIT = CloseReason(
         fatal=True,
     ),
 )
+REFUSED = CloseReason(1008, "see the error before")  # of a dialect in which one error is the end
 INTERNAL = CloseReason(
     1011,
     "internal error",

@@ -18,20 +18,22 @@ What a client may get wrong, and what follows:
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
 
+from daemon.sessions.admission import Guest
 from daemon.sessions.close_reasons import NORMAL, SHUTTING_DOWN, CloseReason
 from daemon.sessions.frame_handler import FrameHandler
 from daemon.sessions.live_session import Service
 from daemon.sessions.outbox import Outbox
 from daemon.sessions.rate_limit import RateLimit
 from daemon.sessions.registry import SessionRegistry
+from streaming.dialects.dialect import Action, Told
 from streaming.lifecycle import State
-from streaming.protocol import SAMPLE_RATE, Heard, ServerMessage, encode
+from streaming.protocol import SAMPLE_RATE, Final, Heard
 
 logger = logging.getLogger(__name__)
 
@@ -41,19 +43,20 @@ ACKNOWLEDGE_EVERY = 1.0  # seconds between two `heard` messages
 class Connection:
     """Serves one websocket from its opening to its end.
 
-    label: of the client's token. start_refusal: why it may not start a session now; empty if it may.
+    guest: the client that was let in. start_refusal: why it may not start a session now; empty if it may.
     """
 
     def __init__(
         self,
         socket: ServerConnection,
-        label: str,
+        guest: Guest,
         service: Service,
         registry: SessionRegistry,
         *,
         start_refusal: Callable[[], str],
     ) -> None:
         self._socket = socket
+        self._dialect = guest.dialect
         self._service = service
         self._config = service.config
         self._registry = registry
@@ -66,7 +69,9 @@ class Connection:
         self._done = asyncio.Event()  # nothing of this connection is left
         self._acknowledged = self._loop.time()
         self._rate = RateLimit(self._config.max_audio_rate)
-        self.handler = FrameHandler(self, label, service, registry, start_refusal, self._excused)
+        self.handler = FrameHandler(
+            self, guest.dialect, guest.label, service, registry, start_refusal, self._excused
+        )
 
     async def run(self) -> None:
         """Serve until the socket is closed. Leaves nothing behind: no task, no work, no timer."""
@@ -75,8 +80,11 @@ class Connection:
         watcher = asyncio.create_task(self._socket.wait_closed())
         watcher.add_done_callback(self._forsake)
         try:
-            async for message in self._socket:
-                await self._take(message)
+            await self._obey(self.handler.opened())
+            async for frame in self._socket:
+                self.handler.deadlines.frame()
+                if self.handler.listens:
+                    await self._obey(self.handler.received(frame))
         except ConnectionClosed:
             pass  # the log tells how
         finally:
@@ -117,8 +125,10 @@ class Connection:
         self._socket.transport.abort()
         await self._done.wait()
 
-    def tell(self, message: ServerMessage) -> None:
+    def tell(self, message: Told) -> None:
         """Queue `message`."""
+        if isinstance(message, Final):
+            self.handler.counts.finals.inc()
         if not self._outbox.ended:
             self._outbox.put(message)
 
@@ -143,19 +153,17 @@ class Connection:
             self._close_reason = close_reason
             self._input_over.set()
 
-    async def _take(self, frame: str | bytes) -> None:
-        """One frame from the client, step by step; in between the other clients get their turn."""
-        self.handler.deadlines.frame()
-        if not self.handler.listens:
-            return
-        if isinstance(frame, str):
-            await self.handler.text(frame)
-            await self._pause()
-            return
-        for _ in self.handler.audio(frame):
-            await self._pause()
-        self._acknowledge()
-        await self._keep_pace(len(frame))
+    async def _obey(self, actions: Iterator[Action]) -> None:
+        """Do what the client asks, step by step; in between the other clients get their turn."""
+        for action in actions:
+            if not isinstance(action, bytes):
+                await self.handler.command(action)
+                await self._pause()
+                continue
+            for _ in self.handler.audio(action):
+                await self._pause()
+            self._acknowledge()
+            await self._keep_pace(len(action))
 
     async def _pause(self) -> None:
         # Frames that have arrived are read without a pause unless one is made.
@@ -193,9 +201,11 @@ class Connection:
         """The only writer of messages; one slow client holds up nobody but itself."""
         try:
             while (message := await self._outbox.get()) is not None:
-                await self._socket.send(encode(message))
+                for frame in self._dialect.encode(message):
+                    await self._socket.send(frame)
                 self.changed()
-            await self._socket.close(self._close_reason.code, self._close_reason.reason)
+            code, reason = self._close_reason.code, self._close_reason.reason
+            await self._socket.close(*self._dialect.close(code, reason))
         except ConnectionClosed:
             pass  # the reader sees it, too
         except Exception:

@@ -9,14 +9,23 @@ from daemon.sessions.close_reasons import IDLE, OVERDUE, TIME_LIMIT, CloseReason
 from daemon.sessions.live_session import LiveSession
 from streaming.lifecycle import State
 
+LATEST_START = 3_600.0  # seconds, where idle sessions are not ended
 LOOKS = 3  # a loop that is late has frames to read: they come in between two looks
 
 
 class Deadlines:
-    """One connection's. end: called when one has passed. excused: whether no frame can be expected now."""
+    """One connection's. end: called when one has passed. excused: whether no frame can be expected now.
+
+    starts_late: whether the session may start as late as an idle one ends.
+    """
 
     def __init__(
-        self, config: Config, end: Callable[[CloseReason], None], excused: Callable[[], bool]
+        self,
+        config: Config,
+        end: Callable[[CloseReason], None],
+        excused: Callable[[], bool],
+        *,
+        starts_late: bool = False,
     ) -> None:
         self._config = config
         self._end = end
@@ -24,7 +33,10 @@ class Deadlines:
         self._loop = asyncio.get_running_loop()
         self._last_frame = self._loop.time()
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._arm("start", config.start_timeout_seconds, partial(end, OVERDUE))
+        patience = config.start_timeout_seconds
+        if starts_late:
+            patience = max(patience, config.idle_seconds or LATEST_START)
+        self._arm("start", patience, partial(end, OVERDUE))
 
     @property
     def pending(self) -> set[str]:

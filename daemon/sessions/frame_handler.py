@@ -1,13 +1,14 @@
 """What a client's frames ask of its session, and what it is told where it asks wrongly."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import assert_never
 
-from daemon.sessions.close_reasons import CloseReason, busy, too_many_errors
+from daemon.sessions.close_reasons import REFUSED, CloseReason, busy, too_many_errors
 from daemon.sessions.deadlines import Deadlines
 from daemon.sessions.live_session import Client, LiveSession, Service
 from daemon.sessions.registry import SessionRegistry
+from streaming.dialects.dialect import Action, Check, Dialect, Reply
 from streaming.lifecycle import Event, State, after
 from streaming.protocol import (
     Configure,
@@ -17,14 +18,15 @@ from streaming.protocol import (
     Resume,
     Start,
     Stop,
-    decode_client,
 )
 
 MOST_ERRORS = 10  # a client that gets this many things wrong will not get better
 
+COMMANDS = {Configure: Event.CONFIGURE, Flush: Event.FLUSH}
+
 
 class FrameHandler:
-    """One client's, whose token is called `label`.
+    """One client's, which speaks `dialect` and whose token is called `label`.
 
     start_refusal: why it may not start a session now; empty if it may. session: once it has started or
     resumed one. excused: whether the client may well have sent what has not been read.
@@ -33,6 +35,7 @@ class FrameHandler:
     def __init__(
         self,
         client: Client,
+        dialect: Dialect,
         label: str,
         service: Service,
         registry: SessionRegistry,
@@ -41,41 +44,62 @@ class FrameHandler:
     ) -> None:
         self.session: LiveSession | None = None
         self._client = client
+        self._dialect = dialect
         self._label = label
         self._service = service
         self._registry = registry
         self._start_refusal = start_refusal
         self._errors = 0
-        self.deadlines = Deadlines(service.config, self.shut_down, excused)
+        self.counts = service.metrics.of_dialect(dialect.name)
+        self.deadlines = Deadlines(
+            service.config, self.shut_down, excused, starts_late=dialect.starts_late
+        )
 
     @property
     def listens(self) -> bool:
         """Whether what the client says still matters."""
         return not self._client.gone and (self.session is None or self.session.listens)
 
-    async def text(self, frame: str) -> None:
-        """Obey a command."""
+    def opened(self) -> Iterator[Action]:
+        """What the connection alone asks for. Nothing else may follow where that is refused."""
+        yield from self._actions(self._dialect.open())
+        if self._errors:
+            self.shut_down(too_many_errors(self._errors))
+
+    def received(self, frame: str | bytes) -> Iterator[Action]:
+        """What a frame asks for, to be obeyed by `command` and `audio` in order."""
+        yield from self._actions(self._dialect.receive(frame))
+
+    async def command(self, action: Action) -> None:
+        """Obey what is no audio."""
         with self._refusals():
-            match message := decode_client(frame):
+            match action:
                 case Start():
                     self._expect_no_session()
                     if reason := self._start_refusal():
                         self.shut_down(busy(reason))
                         return
                     self._serve(
-                        self._registry.open(message, self._label, self._service, self._client)
+                        self._registry.open(action, self._label, self._service, self._client)
                     )
+                    self.counts.sessions.inc()
                 case Resume():
                     self._expect_no_session()
-                    self._serve(await self._registry.resume(message, self._label, self._client))
-                case Configure():
-                    self._started(Event.CONFIGURE).command(message)
-                case Flush():
-                    self._started(Event.FLUSH).command(message)
+                    self._serve(await self._registry.resume(action, self._label, self._client))
+                case Configure() | Flush():
+                    self._started(COMMANDS[type(action)]).command(action)
                 case Stop():
                     self._started(Event.STOP).stop()
+                case Check():
+                    self._service.check(action.start)
+                case Reply():
+                    self._client.tell(action)
+                    if action.wrong:
+                        self._count_error()
+                case bytes():
+                    raise AssertionError("audio is for `audio`")
                 case _:
-                    assert_never(message)
+                    assert_never(action)
 
     def audio(self, frame: bytes) -> Iterator[None]:
         """Process a frame, step by step. What was refused asks for no second step.
@@ -105,17 +129,33 @@ class FrameHandler:
             self._client.tell(close_reason.error)
         self._client.over(close_reason)
 
+    def _actions(self, actions: Iterable[Action]) -> Iterator[Action]:
+        """Each of `actions`, until one is refused: what follows rests upon those before."""
+        errors = self._errors
+        with self._refusals():
+            for action in actions:
+                yield action
+                if self._errors > errors or not self.listens:
+                    return
+
     @contextmanager
     def _refusals(self) -> Iterator[None]:
         """Tell the client what it gets wrong meanwhile."""
         try:
             yield
         except ProtocolError as error:
-            self._client.tell(Error(code=error.code, message=str(error), fatal=False))
-            self._errors += 1
-            if self._errors >= MOST_ERRORS:
-                self.shut_down(too_many_errors(self._errors))
+            fatal = not self._dialect.forgiving
+            self._client.tell(Error(code=error.code, message=str(error), fatal=fatal))
+            self._count_error()
         self._client.changed()
+
+    def _count_error(self) -> None:
+        self._errors += 1
+        self.counts.errors.inc()
+        if not self._dialect.forgiving:
+            self.shut_down(REFUSED)
+        elif self._errors >= MOST_ERRORS:
+            self.shut_down(too_many_errors(self._errors))
 
     def _serve(self, session: LiveSession) -> None:
         self.session = session

@@ -28,6 +28,7 @@ from daemon.sessions.transcripts import Transcript, Transcripts
 from model.engine.requests import Failure
 from streaming import protocol
 from streaming.configuration import changed
+from streaming.dialects.dialect import Told
 from streaming.hypothesis import Hypothesis
 from streaming.lifecycle import State
 from streaming.session import Output, Session
@@ -70,7 +71,7 @@ class Client(Protocol):
     def gone(self) -> bool:
         """Whether it can be told nothing any more."""
 
-    def tell(self, message: protocol.ServerMessage) -> None:
+    def tell(self, message: Told) -> None:
         """The next message."""
 
     def changed(self) -> None:

@@ -6,7 +6,8 @@ Small on purpose: a client that does not read must cost a bounded amount of memo
 import asyncio
 from collections import deque
 
-from streaming.protocol import Lag, Partial, ServerMessage
+from streaming.dialects.dialect import Told
+from streaming.protocol import Lag, Partial
 
 FULL = 1_000  # messages, about 300 bytes each: twenty minutes of speech for one who never looks
 
@@ -18,7 +19,7 @@ class Outbox:
     """
 
     def __init__(self) -> None:
-        self._queue: deque[ServerMessage] = deque()
+        self._queue: deque[Told] = deque()
         self._changed = asyncio.Event()
         self.ended = False
 
@@ -30,7 +31,7 @@ class Outbox:
         """Whether its owner had better produce no more."""
         return len(self._queue) >= FULL
 
-    def put(self, message: ServerMessage) -> None:
+    def put(self, message: Told) -> None:
         """Queue `message`."""
         assert not self.ended, f"{message} after the last message"
         if isinstance(message, Partial | Lag):
@@ -44,7 +45,7 @@ class Outbox:
         self.ended = True
         self._changed.set()
 
-    async def get(self) -> ServerMessage | None:
+    async def get(self) -> Told | None:
         """The next message; None after the last. For one reader."""
         while not self._queue and not self.ended:
             self._changed.clear()

@@ -257,8 +257,7 @@ async def stream(running: Stage, cut: int | None) -> tuple[list[tuple[float, flo
         for frame in frames(running.audio, 16_001):
             await captions.send(frame)
             if cut is not None and at <= cut < at + len(frame):
-                for socket in list(running.daemon.admission.admitted):
-                    socket.transport.abort()
+                running.daemon.listener.drop(set(running.daemon.listener.sockets))
             at += len(frame)
             await asyncio.sleep(0.002)
         await captions.stop()

@@ -151,7 +151,8 @@ def health(**changes: Any) -> Health:
 
 
 def work(name: str, done: Callable[[Result, float], None] = lambda *_: None) -> Work:
-    """Work from a name such as "a1f": session a, utterance 1, final (or "p", partial; "e", early)."""
+    """Work from a name such as "a1f": session a, utterance 1, final (or "p", partial; "e", early; "x", of a file)."""
     session, utterance, kind = tuple(name)
     request = Request(np.zeros(1600, np.float32), prompt=name)
-    return Work(session, int(utterance), kind == "f", request, done, early=kind == "e")
+    final, early, file = kind in "fx", kind == "e", kind == "x"
+    return Work(session, int(utterance), final, request, done, early=early, file=file)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -50,6 +51,13 @@ def frames(audio: bytes, size: int = 32_000) -> list[bytes]:
 def half_a_sentence() -> bytes:
     """Up to the middle of the first utterance, far enough for a partial."""
     return speech()[:44_800]
+
+
+def free_port() -> int:
+    """A port that nobody listens on, now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -140,8 +148,8 @@ class Client:
 async def calling(daemon: Daemon, path: str = "/", **options: Any) -> AsyncIterator[Client]:
     """A websocket to the daemon, before any message."""
     options = {"subprotocols": [Subprotocol(protocol.SUBPROTOCOL)]} | options
-    async with connect(f"ws://127.0.0.1:{daemon.port}{path}", **options) as socket:
-        yield Client(socket)
+    async with connect(f"ws://127.0.0.1:{daemon.port}{path}", **options) as websocket:
+        yield Client(websocket)
 
 
 async def refusal(daemon: Daemon, path: str = "/", **options: Any) -> Response:

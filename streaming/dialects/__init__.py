@@ -1,0 +1,1 @@
+"""Wire protocols: what clients of each kind send and expect, around the same session. Sans-I/O."""
