@@ -8,6 +8,7 @@ import torch
 from hypothesis import HealthCheck, settings
 from playwright.async_api import Browser, Page
 
+from daemon.serve import physical_cores
 from tests.support.browser import chromium, scripted, sound_file
 from tests.support.wire import ALICE, BOB
 
@@ -76,8 +77,8 @@ def _one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def every_core() -> Iterator[None]:
-    """Genuine weights gain from a second thread."""
-    torch.set_num_threads(2)
+    """Genuine weights gain from a second thread, where there is a core for it."""
+    torch.set_num_threads(physical_cores())
     yield
     torch.set_num_threads(1)
 
