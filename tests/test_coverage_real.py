@@ -22,7 +22,7 @@ SPEAKERS = {
     "turn_10_350": ("keeping bachelor hall in the lodge", "i tell thee the truth"),
     "turn_12_450": ("hugely pleased that you have seen my lady", "recited the second time"),
     "turn_14_350": ("he would not be rid of his affliction", "i tell thee the truth"),
-    "turn_26_250": ("without any man at the head of it", "when church"),
+    "turn_26_250": ("without any man at the head of it", "yarn"),  # "when churchyards yawn"
 }
 
 
