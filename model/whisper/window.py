@@ -23,7 +23,7 @@ _FEW = (100, 150, 250, 500, 750, 1000)  # numbers of own states with static shap
 # Up to so many own states one of so many silent states is computed, of the nearest and of those further off;
 # beyond, the window is full. Words alone have few states for attention to hold on to, so that their silence
 # is the truest.
-_STEPS = {100: (2, 2), 150: (3, 3), 350: (5, 5), 1000: (5, 7)}
+_STEPS = {150: (2, 2), 350: (5, 5), 1000: (5, 7)}
 _NEAR = 300  # states behind the own ones: 6 s
 # The fastest sinusoid of Whisper's positions has a period of 6.28 states: steps near it are spread by the
 # golden ratio, for at equal distances they would always meet it in the same phase.
