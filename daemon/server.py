@@ -187,7 +187,7 @@ class Daemon:
         return Health(
             status=self.status,
             stats=stats,
-            sessions=len(self.admission.admitted),
+            sessions=self.admission.taken,
             parked=self.sessions.waiting,
             finishing=self.sessions.finishing,
             model=None if self._service is None else self._service.engine.name,

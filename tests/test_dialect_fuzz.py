@@ -7,7 +7,7 @@ import asyncio
 import json
 import random
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import pytest
@@ -25,6 +25,7 @@ from tests.support.wire import serving, talk
 FRAMES = 20_000
 SAMPLE = 500  # of them, in each run of the fast tier
 OVER_SOCKETS = 600  # of them
+FILES = 60  # requests with a recording that is none
 FOREIGN = [offer for offer in OFFERS if offer.options]
 
 Grammar = dict[str, list[Callable[[random.Random], Frame]]]
@@ -161,19 +162,55 @@ def test_no_frame_of_many_is_too_much(title: str) -> None:
     assert endured(title, FRAMES) > 10
 
 
+async def pester(port: int, offer: Offer) -> None:
+    rest = frames(offer.title, OVER_SOCKETS)
+    while rest:
+        with suppress(ConnectionClosed):
+            async with connect(f"ws://127.0.0.1:{port}{offer.paths[0]}") as socket:
+                while rest:
+                    await socket.send(rest.pop())
+
+
+async def pour(port: int, pieces: list[bytes]) -> None:
+    """Each piece in turn, on as many connections as that takes."""
+    while pieces:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        with suppress(ConnectionError):
+            while pieces and not reader.at_eof():
+                writer.write(pieces.pop())
+                await writer.drain()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(reader.read(2**16), 0.01)
+        writer.close()
+
+
+def requests(count: int) -> Iterator[bytes]:
+    """Forms with a file of noise behind a header, or of a WAV's beginning; some are cut off."""
+    chance = random.Random("files")
+    begin = b'--x\r\nContent-Disposition: form-data; name="'
+    for _ in range(count):
+        file = chance.choice([b"RIFF\xff\xff\xff\xffWAVEfmt ", b"fLaC", b"OggS", b""]) + noise(
+            chance
+        )
+        body = begin + b'model"\r\n\r\nwhisper-1\r\n' + begin
+        body += b'file"; filename="a"\r\n\r\n' + file + b"\r\n--x--\r\n"
+        path = chance.choice(["/v1/audio/transcriptions", "/v1/listen", "/v1/models", "/"])
+        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
+        whole = head.encode() + b"Content-Type: multipart/form-data; boundary=x\r\n\r\n" + body
+        frame = spoilt(whole, chance)
+        yield frame.encode() if isinstance(frame, str) else frame
+
+
 @pytest.mark.slow
 async def test_a_neighbour_notices_nothing() -> None:
-    async def pester(port: int, offer: Offer) -> None:
-        rest = frames(offer.title, OVER_SOCKETS)
-        while rest:
-            with suppress(ConnectionClosed):
-                async with connect(f"ws://127.0.0.1:{port}{offer.paths[0]}") as socket:
-                    while rest:
-                        await socket.send(rest.pop())
-
-    async with serving(ScriptedEngine()) as daemon:
+    events = [one for one in frames("Wyoming", OVER_SOCKETS) if isinstance(one, bytes)]
+    here = {"wyoming": "tcp://127.0.0.1:0", "start_timeout_seconds": 5.0}
+    async with serving(ScriptedEngine(), **here) as daemon:
+        assert daemon.streams.server is not None
         quiet = [final.text for final in await talk(daemon)]
         pests = [asyncio.create_task(pester(daemon.port, offer)) for offer in FOREIGN]
+        pests.append(asyncio.create_task(pour(daemon.streams.server.port, events)))
+        pests.append(asyncio.create_task(pour(daemon.port, list(requests(FILES)))))
         said = []
         while not all(pest.done() for pest in pests):
             said.append([final.text for final in await talk(daemon)])

@@ -253,3 +253,29 @@ async def test_a_plain_request_is_pointed_to_the_websocket() -> None:
         status, _, body = await get(daemon, "/v1/listen")
     assert status == 426
     assert "Deepgram" in body
+
+
+async def test_whisperlives_clients_are_told_to_wait_where_there_is_no_room() -> None:
+    """In the protocol's own words, once it has said who it is; that takes nobody's place."""
+    about = {"uid": "u", "language": "en", "task": "transcribe", "audio_format": "int16"}
+    async with serving(ScriptedEngine(), max_sessions=1) as daemon:
+        async with dial(daemon, "/whisperlive") as first:
+            await first.send(json.dumps(about))
+            assert (await hear(first))["message"] == "SERVER_READY"
+            async with dial(daemon, "/whisperlive") as second:
+                await second.send(json.dumps(about | {"uid": "v"}))
+                wanted = {"uid": "v", "status": "WAIT", "message": 1.0}
+                assert await hear_all(second) == [wanted]
+                assert second.close_code == 1013
+            with pytest.raises(InvalidStatus):
+                async with dial(daemon, DEEPGRAM):
+                    pass
+            third = await dial(daemon, "/whisperlive")
+            await first.send(END_OF_AUDIO)
+            await hear_all(first)
+        await until(lambda: not daemon.admission.taken)
+        await third.send(json.dumps(about))  # by now there is room
+        assert (await hear(third))["message"] == "SERVER_READY"
+        await third.send(END_OF_AUDIO)
+        await hear_all(third)
+        assert daemon.metrics.counts()["refused"] == 2

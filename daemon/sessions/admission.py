@@ -40,6 +40,9 @@ Reason = Literal[
 ]
 
 
+NO_ROOM: tuple[Reason, ...] = ("lag", "full", "token_full")
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """Why a websocket does not come about."""
@@ -52,12 +55,16 @@ class Refusal:
 class Guest:
     """A client that was let in: the label of its token, and what is spoken.
 
-    returning: let in, full or not, to resume a session, and did not start one.
+    patient: its protocol tells at the start of a session that there is no room.
+    returning: let in, full or not, to resume a session, and did not start one. waiting: let in to be told of no
+    room; it takes none.
     """
 
     label: str
     dialect: Dialect
+    patient: bool = False
     returning: bool = False
+    waiting: bool = False
 
 
 def authenticate(
@@ -149,7 +156,12 @@ class Admission:
     @property
     def full(self) -> bool:
         """Whether no session is free: finals that a transcript awaits are still to be decoded."""
-        return self._fills(len(self.admitted))
+        return self._fills(self.taken)
+
+    @property
+    def taken(self) -> int:
+        """How many sessions are."""
+        return sum(not guest.waiting for guest in self.admitted.values())
 
     def knows(self, request: Request) -> bool:
         """Whether the request has a token, where there are tokens."""
@@ -174,7 +186,7 @@ class Admission:
             settings=self.config.streaming_settings,
         )
         try:
-            return Guest(label, offer.dialect(opening))
+            return Guest(label, offer.dialect(opening), patient=offer.patient)
         except ProtocolError as error:
             return Refusal("options", Reply(HTTPStatus.BAD_REQUEST, f"{error}\n"))
 
@@ -183,8 +195,9 @@ class Admission:
         label = guest.label
         returning = self._returns(request, label)
         refusal = self.check_capacity(label, returning=returning)
-        if refusal is not None:
+        if refusal is not None and not (guest.patient and refusal.reason in NO_ROOM):
             return refusal
+        guest.waiting = refusal is not None
         # The task that opens this connection ends with it, also if it never comes to the handler.
         task = asyncio.current_task()
         assert task is not None
@@ -204,7 +217,11 @@ class Admission:
 
         besides: a connection whose place is not counted.
         """
-        others = [one for socket, one in self.admitted.items() if socket is not besides]
+        others = [
+            one
+            for socket, one in self.admitted.items()
+            if socket is not besides and not one.waiting
+        ]
         health = replace(self._health(), full=self._fills(len(others)))
         of_token = sum(one.label == label for one in others)
         return capacity_refusal(health, self.config, of_token=of_token, returning=returning)
@@ -212,14 +229,14 @@ class Admission:
     def start_refusal(self, socket: ServerConnection) -> str:
         """Why a connection may not start a session; empty if it may.
 
-        One that was let in to resume has not been asked: there may be no room for another session.
+        Of one that was let in to resume, or to be told so, this has not been asked: there may be no room.
         """
         client = self.admitted[socket]
-        if not client.returning:
+        if not (client.returning or client.waiting):
             return ""
         refusal = self.check_capacity(client.label, besides=socket)  # the room is for itself
         if refusal is None:
-            client.returning = False
+            client.returning = client.waiting = False
             return ""
         self._metrics.refused.labels(refusal.reason).inc()
         return str(refusal.reply.body).strip()

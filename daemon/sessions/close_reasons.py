@@ -61,7 +61,7 @@ INTERNAL = CloseReason(
 
 
 def busy(reason: str) -> CloseReason:
-    """For a client that came to resume a session, and starts one where there is no room."""
+    """For a client that was let in without room, and starts a session."""
     message = f"{reason}; try again in a while"
     return CloseReason(1013, "try again later", Error(code="busy", message=message, fatal=True))
 

@@ -24,6 +24,7 @@ class Offer:
     """A protocol. title: whose it is. paths: on the daemon's port. port: key of the configuration that
     names a port of its own, if any. subprotocols: one of these must be offered, where any is.
     refusal: the body of an HTTP answer in place of the websocket, in JSON, where it has a form of its own.
+    patient: whether a client for which there is no room is let in, to be told so in the protocol's own words.
     options: by what brings them. example: one line of a client's; {url}, {http}, {host} and {port} are the
     daemon's.
     """
@@ -34,6 +35,7 @@ class Offer:
     example: str
     subprotocols: tuple[str, ...] = ()
     port: str = ""
+    patient: bool = False
     options: tuple[tuple[str, type[Struct]], ...] = ()
     refusal: Callable[[RestError], bytes] | None = None
 
@@ -75,6 +77,7 @@ WHISPERLIVE = Offer(
     dialect=WhisperLive,
     paths=("/whisperlive",),
     port="whisperlive_port",
+    patient=True,
     example='TranscriptionClient("{host}", {port})',
     options=(("the first message", whisperlive.Options),),
 )

@@ -30,6 +30,7 @@ from streaming.protocol import (
 
 END_OF_AUDIO = b"END_OF_AUDIO"
 BACKEND = "faster_whisper"  # clients keep what a server of another backend says nowhere
+WAIT_MINUTES = 1.0  # nobody knows when a session ends
 ENCODINGS: dict[str, Encoding] = {"float32": "f32le", "int16": "s16le"}
 
 
@@ -128,6 +129,8 @@ class WhisperLive(Dialect):
                 yield from self._final(message)
             case Error(code="time_limit"):
                 yield line(uid=self._uid, message="DISCONNECT")
+            case Error(code="busy"):
+                yield line(uid=self._uid, status="WAIT", message=WAIT_MINUTES)
             case Error():
                 status = "ERROR" if message.fatal else "WARNING"
                 yield line(uid=self._uid, status=status, message=message.message)
