@@ -48,6 +48,9 @@ async def test_a_file_becomes_captions(tmp_path: Path) -> None:
         visiting(browser, f"http://127.0.0.1:{daemon.port}/") as page,
     ):
         await page.set_input_files("#file", sound)
+        await expect(lines(page).first).not_to_be_empty(
+            timeout=PATIENCE_MS
+        )  # it was ready before, too
         await expect(page.get_by_role("status")).to_have_text("Ready", timeout=PATIENCE_MS)
         heard = " ".join(await lines(page).all_inner_texts())
     assert overlap(said, heard) > 0.9, heard
