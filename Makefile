@@ -13,13 +13,11 @@ demo: $(INSTALLED) ## Start the daemon, stream the sample through it, show capti
 run: $(INSTALLED) ## Start the service with the bundled model; its page is at http://127.0.0.1:8765
 	$(BIN)/captiond serve
 
-# Both tiers run, whatever the first says: those without genuine weights, then those with them.
 test: ## Every test; installs the Debian packages that they need, where it may
 	@PYTHON=$(PYTHON) bash tests/support/packages.sh install
 	@$(MAKE) --no-print-directory $(INSTALLED)
 	@status=0; \
-	$(BIN)/python -m pytest -q -m "not real" || status=1; \
-	$(BIN)/python -m pytest -q -m real || status=1; \
+	bash tests/support/tiers.sh $(BIN)/python || status=1; \
 	bash tests/support/packages.sh lacking; \
 	exit $$status
 
