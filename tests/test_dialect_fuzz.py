@@ -9,6 +9,7 @@ import random
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from websockets.asyncio.client import connect
@@ -204,7 +205,7 @@ def requests(count: int) -> Iterator[bytes]:
 @pytest.mark.slow
 async def test_a_neighbour_notices_nothing() -> None:
     events = [one for one in frames("Wyoming", OVER_SOCKETS) if isinstance(one, bytes)]
-    here = {"wyoming": "tcp://127.0.0.1:0", "start_timeout_seconds": 5.0}
+    here: dict[str, Any] = {"wyoming": "tcp://127.0.0.1:0", "start_timeout_seconds": 5.0}
     async with serving(ScriptedEngine(), **here) as daemon:
         assert daemon.streams.server is not None
         quiet = [final.text for final in await talk(daemon)]
