@@ -32,7 +32,7 @@ lint: $(INSTALLED) ## Style and types
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade "pip>=25.1" "setuptools>=77"
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[daemon,mic,models,bench,training]" --group dev
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[daemon,mic,models,bench,training,zeroconf]" --group dev
 	touch $@
 
 clean: ## Remove what was built

@@ -95,7 +95,7 @@ async def test_an_overloaded_daemon_takes_nobody_more() -> None:
         assert daemon.scheduler.stats().lag < 1.0
         async with calling(daemon):
             pass  # late, but not by too much
-        await until(lambda: daemon.scheduler.stats().lag > 1.0)
+        await until(lambda: daemon.scheduler.stats().wait > 1.0)
         response = await refusal(daemon)
         assert response.status_code == 503
         assert response.headers["Retry-After"] == "5"
